@@ -50,6 +50,9 @@ struct Membership {
 struct Ready {
   int rank = -1;
   std::string endpoint;
+  // The generation that the process is in. 0 from a worker; a supervisor that reconnects sends the
+  // Ready of its live processes again and fills it in (0: never told of one, holds no state).
+  uint64_t generation = 0;
 };
 // The communicator of `generation` is connected and the members agree on the state of `step`.
 struct Regrouped {
@@ -113,13 +116,14 @@ struct ProcessStarted {
   int64_t pid = 0;
 };
 enum class DeathCause { kExited, kSignaled, kHung, kStartFailed };
+// "exited", "signaled", "hung", "start-failed".
 std::string_view DeathCauseName(DeathCause cause);
 struct ProcessDied {
   int rank = -1;
   uint64_t generation = 0;  // the last one the process knew
   DeathCause cause = DeathCause::kExited;
-  int exit_code = 0;  // kExited
-  int signal = 0;     // kSignaled
+  int exit_code = 0;          // kExited
+  int signal = 0;             // kSignaled
   double detect_seconds = 0;  // from its last heartbeat to this report
 };
 // Follows ProcessDied when the process has been reaped (which can take long for a large one).
@@ -163,22 +167,31 @@ using Message = std::variant<Membership, Ready, Regrouped, PeerLost, Progress, C
                              Finished, Fatal, Hello, ProcessStarted, ProcessDied, LastWords,
                              Heartbeat, Welcome, StartProcess, Stop, Fenced>;
 
+// Not-a-number and infinite values travel as null and come back as not-a-number.
 Json ToJson(const Message& message);
+// Absent fields keep their defaults and unknown ones are ignored, so that neighbouring releases
+// understand each other. InvalidArgument names the message and the field: "Ready.rank: must be a
+// number from ..., is \"x\"".
 Result<Message> FromJson(const Json& json);
+// "Membership", "Ready", ...: the value of "type" on the wire.
 std::string_view TypeName(const Message& message);
 
-// The frame (length and body) of `message`.
+// The frame (length and body) of `message`. Texts must be bounded by the caller: a frame over
+// kMaxFrameBytes is a bug of the sender.
 std::string EncodeFrame(const Message& message);
 
 // Collects bytes as they arrive and yields whole messages.
 class FrameDecoder {
  public:
-  void Append(std::string_view bytes) { buffer_.append(bytes); }
-  // The next message; NotFound when more bytes are needed, DataLoss when the stream is broken.
+  void Append(std::string_view bytes);
+  // The next message; NotFound when more bytes are needed, DataLoss when the stream is broken
+  // (oversized frame, not a message): close it then, every further call says the same.
   Result<Message> Next();
 
  private:
   std::string buffer_;
+  size_t consumed_ = 0;  // bytes of buffer_ that Next() has returned
+  bool broken_ = false;
 };
 
 }  // namespace everstep::wire
