@@ -4,14 +4,19 @@
 #define EVERSTEP_WORKER_CONFIG_TRAIN_CONFIG_H_
 
 #include <cstdint>
-#include <map>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/json.h"
 #include "common/result.h"
+
+namespace YAML {
+class Node;
+}
 
 namespace everstep {
 
@@ -47,7 +52,7 @@ struct DataArguments {
   double val_size = 0;
   bool train_on_prompt = false;
   bool mask_history = false;
-  bool packing = false;  // resolved: the file's value, else true for pt alone
+  bool packing = false;        // resolved: the file's value, else true for pt alone
   bool packing_given = false;  // the file sets packing or neat_packing to true
   bool neat_packing = false;
   MixStrategy mix_strategy = MixStrategy::kConcat;
@@ -98,9 +103,9 @@ struct TrainingArguments {
   std::string output_dir = "trainer_output";
   bool overwrite_output_dir = false;
   bool do_train = false;
-  bool do_eval = false;
+  bool do_eval = false;  // resolved: also true when eval_strategy is not `no`
   IntervalStrategy eval_strategy = IntervalStrategy::kNo;
-  double eval_steps = 0;  // 0 = as logging_steps; below 1 = share of max_steps
+  double eval_steps = 0;  // resolved: as logging_steps when not given; below 1 = share of max_steps
   int64_t per_device_train_batch_size = 8;
   int64_t per_device_eval_batch_size = 8;
   int64_t gradient_accumulation_steps = 1;
@@ -115,7 +120,7 @@ struct TrainingArguments {
   std::string lr_scheduler_type = "linear";
   Json lr_scheduler_kwargs = Json::object();
   double warmup_ratio = 0;
-  double warmup_steps = 0;  // below 1 = ratio
+  double warmup_steps = 0;  // below 1 = ratio; from 1 on it wins over warmup_ratio
   std::string logging_strategy = "steps";
   double logging_steps = 500;
   bool logging_first_step = false;
@@ -132,12 +137,12 @@ struct TrainingArguments {
   std::optional<double> neftune_noise_alpha;
   bool dataloader_drop_last = false;
   bool gradient_checkpointing = true;  // resolved with disable_gradient_checkpointing
-  std::string resume_from_checkpoint;
+  std::string resume_from_checkpoint;  // "" = the newest valid one of output_dir, if any
   std::vector<std::string> report_to;
   bool include_num_input_tokens_seen = false;
   bool load_best_model_at_end = false;
-  std::string metric_for_best_model;
-  std::optional<bool> greater_is_better;
+  std::string metric_for_best_model;      // resolved: "loss" with load_best_model_at_end
+  std::optional<bool> greater_is_better;  // resolved: false for a metric that ends in "loss"
 };
 
 struct TrainConfig {
@@ -147,17 +152,32 @@ struct TrainConfig {
   TrainingArguments training;
   // Accepted, and without effect here; one line each, printed at start.
   std::vector<std::string> warnings;
-  // The file's own keys, for the settings table and for adapter/model cards.
+  // The file's own keys and values, without secrets, for adapter and model cards.
   Json raw = Json::object();
 };
 
-// Reads `text` (YAML or JSON; `source` is its name in messages) and checks it. All problems come
-// back in one Error, a line each: "train.yaml:7: unknown key 'lora_rnak' (did you mean
-// 'lora_rank'?)". `${oc.env:NAME}` and `${oc.env:NAME,default}` are replaced.
-Result<TrainConfig> ParseTrainConfig(std::string_view text, std::string_view source);
+// Looks up an environment variable for `${oc.env:NAME}`.
+using EnvironmentLookup = std::function<std::optional<std::string>(const std::string& name)>;
+EnvironmentLookup ProcessEnvironment();
+
+// Reads `text` (YAML or JSON; `source` is its name in messages) and checks it: types, ranges, and
+// the cross-checks of LLaMA-Factory that apply to what Everstep trains. Nothing but `environment`
+// is looked at: whether the named files exist is for those who open them. All problems come back
+// in one kInvalidArgument error, a line each, in the file's order:
+//   "train.yaml:7: unknown key 'lora_rnak' (did you mean 'lora_rank'?)"
+//   "train.yaml:9: lora_rank: must be at least 1, is 0"
+// `${oc.env:NAME}`, `${oc.env:NAME,default}` and `${other_key}` are replaced.
+Result<TrainConfig> ParseTrainConfig(std::string_view text, std::string_view source,
+                                     const EnvironmentLookup& environment = ProcessEnvironment());
+// The same for a mapping inside a larger document (`spec.train` of a manifest): lines are those of
+// that document.
+Result<TrainConfig> ParseTrainConfig(const YAML::Node& mapping, std::string_view source,
+                                     const EnvironmentLookup& environment = ProcessEnvironment());
+// Reads the file; messages name it as `path` does.
 Result<TrainConfig> LoadTrainConfig(const std::string& path);
 
-// Rows of the settings table that is printed at start: name and value.
+// Rows of the settings table that is printed at start: name and value, the effective ones
+// (defaults filled in), without secrets.
 std::vector<std::pair<std::string, std::string>> SettingsTable(const TrainConfig& config);
 
 }  // namespace everstep
