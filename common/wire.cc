@@ -162,8 +162,8 @@ Status ReadArray(const Json& json, const std::string& where, std::vector<T>& out
   out.clear();
   out.reserve(json.size());
   for (const Json& element : json) {
-    RETURN_IF_ERROR(
-        ReadValue(element, where + "[" + std::to_string(out.size()) + "]", out.emplace_back()));
+    const std::string place = where + "[" + std::to_string(out.size()) + "]";
+    RETURN_IF_ERROR(ReadValue(element, place, out.emplace_back()));
   }
   return {};
 }

@@ -20,20 +20,20 @@ class IncidentBook {
 
   // A new incident, reported at `now`. Returns its id.
   uint64_t Open(TimePoint now, Incident incident);
-  // The newest open incident that struck `generation` within `window` before `now`; null if none.
-  const Incident* RootCause(TimePoint now, uint64_t generation, Duration window) const;
-  // The newest open incident in which `rank` was lost; null if none.
-  const Incident* OfRank(int rank) const;
+  // Id of the newest incident that cost a member, reported within `window` before `now`; 0: none.
+  uint64_t RootCause(TimePoint now, Duration window) const;
+  // Null once it is closed and taken.
+  const Incident* Get(uint64_t id) const;
   void AddRank(uint64_t id, int rank);
 
   void SetLastWords(int rank, const std::string& text, int exit_code, int signal);
-  void SetAction(uint64_t id, const std::string& action);
+  void SetAction(int rank, const std::string& action);
 
   // What happened, for the stages.
-  void Formed(uint64_t generation, const std::vector<int>& ranks);
+  void Formed(uint64_t generation);
   void AllRegrouped(TimePoint now, uint64_t generation, int64_t step,
                     const std::vector<int>& ranks);
-  void StepCompleted(TimePoint now, uint64_t generation);
+  void StepCompleted(TimePoint now);
   void RestartOrdered(TimePoint now, int rank);
   void RankReady(TimePoint now, int rank);
   // No stage will be filled any more: the job has ended.
@@ -52,7 +52,11 @@ class IncidentBook {
     std::set<int> missing;  // ranks that are not back yet
     bool changed = true;
   };
-  Entry* Find(int rank);
+  // The newest one in which `rank` was lost; null if none.
+  Entry* OfRank(int rank);
+  // `rank` was lost (again): what it was to bring back is still missing.
+  void AwaitAgain(int rank);
+  static bool LostIn(const Incident& incident, int rank);
   static void CloseIfComplete(Entry& entry);
 
   std::vector<Entry> entries_;

@@ -48,6 +48,8 @@ struct SessionOptions {
   Duration peer_lost_grace = std::chrono::seconds(2);
   // How long a ready newcomer waits for others that are starting, to join together.
   Duration join_window = std::chrono::milliseconds(200);
+  // A plain exit with one of these is never a victim's.
+  std::set<int> fatal_exit_codes{2, 3};
   // With nobody left: after this, min_members ranks are enough.
   Duration refill_deadline = std::chrono::minutes(2);
   // A membership that could not be written is written again after this.
@@ -143,6 +145,7 @@ enum class SessionPhase {
   kForming,  // nobody is in a generation: waits for ranks to be ready
   kShort,    // fewer live members than min_members: they keep their state and wait
   kRunning,
+  kStopping,  // asked to stop: deaths are expected
   kFinished,
   kFailed,
 };
@@ -180,24 +183,45 @@ class Session {
   const SessionOptions& options() const { return options_; }
 
  private:
-  enum class RankState { kAbsent, kStarting, kReady, kFinished, kDead };
+  enum class RankState {
+    kAbsent,    // no process of it is known
+    kStarting,  // its process runs and loads
+    kReady,     // waits to become a member
+    kMember,    // of the newest generation
+    kFinished,
+    kDead,
+  };
   struct Rank {
     RankState state = RankState::kAbsent;
     int64_t pid = 0;
     std::string endpoint;
     bool holds_state = false;  // it has regrouped at least once in this life
     uint64_t regrouped = 0;    // newest generation that it reported
-    std::optional<TimePoint> restart_due;
     TimePoint ready_since{};
+    // It exited with 0 and the job's Finished may be on its way from another member.
+    std::optional<TimePoint> left_since;
+    std::optional<TimePoint> restart_due;
+    std::string restart_reason;
   };
   struct Replica {
     ConnectionId connection = 0;  // 0: not connected
-    int incarnation = 0;          // lowest that may connect
-    bool seen = false;            // it has connected in this incarnation
+    int lowest_incarnation = 0;   // that may connect
+    int incarnation = -1;         // that is or was connected
     std::string pod;
     std::string node;
     TimePoint last_heard{};
     std::optional<TimePoint> gone_since;  // the connection broke, and it is not given up yet
+  };
+  struct Death {
+    IncidentCause cause = IncidentCause::kExited;
+    int exit_code = 0;
+    int signal = 0;
+    double detect_seconds = 0;
+  };
+  struct Ask {
+    int rank = -1;
+    uint64_t incident = 0;
+    bool victim = false;
   };
 
   // One handler per message that a supervisor sends.
@@ -213,35 +237,36 @@ class Session {
   void On(int replica, const wire::LastWords& message);
   void On(int replica, const wire::Heartbeat& message);
 
-  struct Death {
-    IncidentCause cause = IncidentCause::kExited;
-    int exit_code = 0;
-    int signal = 0;
-    double detect_seconds = 0;
-  };
-  void RankDied(int rank, const Death& death);
-  void ReplicaGone(int replica, IncidentCause cause, double silent_seconds, std::string why);
+  // Marks the rank dead. Within one `group` (a pod's ranks) only the first opens an incident; its
+  // id is kept there.
+  void RankDied(int rank, const Death& death, uint64_t* group = nullptr);
+  bool IsVictim(int rank, const Death& death) const;
+  void ReplicaGone(int replica, IncidentCause cause, double silent_seconds, const std::string& why);
+  void Refuse(ConnectionId connection, const std::string& why);
+  void GiveUpSilentReplicas();
+  void RestartDueRanks();
+  void EndJob(SessionPhase phase);
 
   // Looks at who is alive and makes the next generation if one is due.
   void Reconsider();
   void ReconsiderForming();
+  void ReconsiderShort();
   void ReconsiderRunning();
-  void Propose(std::vector<int> ranks, bool planned, std::string reason);
-  void Announce();
+  void MembersLost(const std::vector<int>& live, const std::vector<int>& ready);
+  void WaitForAll();
+  void Propose(std::vector<int> ranks, bool planned, const std::string& reason);
 
-  bool ended() const {
-    return phase_ == SessionPhase::kFinished || phase_ == SessionPhase::kFailed;
-  }
   int replica_of(int rank) const { return rank / options_.processes_per_replica; }
   int world() const { return options_.replicas * options_.processes_per_replica; }
+  bool ended() const;
   const wire::Membership& newest() const { return pending_ ? *pending_ : current_; }
-  bool IsMember(int rank) const;
   bool Settled() const;
-  std::vector<int> LiveMembers() const;
-  std::vector<int> ReadyRanks() const;
+  bool IsAlive(int rank) const;
+  std::vector<int> RanksIn(RankState state) const;
+  // Opens and closes the handling of one input.
+  void Begin(TimePoint now) { now_ = now; }
   void Emit(session::Action action, std::string reason);
-  void EmitIncidents(const std::string& reason);
-  session::Outputs Take();
+  session::Outputs Finish();
 
   const SessionOptions options_;
   TimePoint now_;  // of the input that is being handled
@@ -253,10 +278,13 @@ class Session {
   std::optional<wire::Membership> pending_;  // output as Persist, not persisted yet
   std::string pending_reason_;
   std::optional<TimePoint> persist_again_;
-  std::optional<TimePoint> exchange_broken_;  // first PeerLost of the current generation
+  std::optional<TimePoint> exchange_broken_;  // first PeerLost that nothing has answered
+  uint64_t newest_unplanned_ = 0;  // generation whose members left all older ones at once
   TimePoint phase_since_;
   TimePoint last_tick_;
   int allowed_members_;
+  std::optional<wire::Stop> stop_;
+  std::vector<Ask> asks_;
   int64_t durable_step_;
   int64_t last_step_ = 0;
   IncidentBook incidents_;
