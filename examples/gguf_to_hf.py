@@ -1,6 +1,6 @@
-"""Turns a GGUF file of the Llama architecture into a Hugging Face model directory (bfloat16).
+"""Turns a GGUF file of the Llama architecture into a Hugging Face model directory.
 
-usage: gguf_to_hf.py MODEL.gguf DIRECTORY
+usage: gguf_to_hf.py MODEL.gguf DIRECTORY float32|bfloat16
 
 Written for SmolLM2's GGUF: byte-level BPE, tied embeddings. Quantised tensors are expanded.
 """
@@ -62,8 +62,17 @@ def to_bfloat16(values):
     return (rounded >> numpy.uint32(16)).astype(numpy.uint16)
 
 
+def to_float32(values):
+    return numpy.ascontiguousarray(values, dtype="<f4")
+
+
+# torch's name of a type -> safetensors' name and the conversion
+DTYPES = {"float32": ("F32", to_float32), "bfloat16": ("BF16", to_bfloat16)}
+
+
 def read_tensors(reader, config):
-    """Hugging Face name -> (shape, bytes) of every tensor."""
+    """Hugging Face name -> (shape, type, bytes) of every tensor."""
+    type_name, convert = DTYPES[config["torch_dtype"]]
     heads = {
         "attn_q": config["num_attention_heads"],
         "attn_k": config["num_key_value_heads"],
@@ -74,16 +83,17 @@ def read_tensors(reader, config):
         kind = tensor.name.split(".")[-2]
         if kind in heads:
             weight = split_halves(weight, heads[kind])
-        tensors[hugging_face_name(tensor.name)] = (weight.shape, to_bfloat16(weight).tobytes())
+        name = hugging_face_name(tensor.name)
+        tensors[name] = (weight.shape, type_name, convert(weight).tobytes())
     return tensors
 
 
 def write_safetensors(tensors, path):
     """The format: the header's length (8 bytes), the header as JSON, then the tensors' bytes."""
     header, offset = {"__metadata__": {"format": "pt"}}, 0
-    for name, (shape, data) in tensors.items():
+    for name, (shape, type_name, data) in tensors.items():
         header[name] = {
-            "dtype": "BF16",
+            "dtype": type_name,
             "shape": list(shape),
             "data_offsets": [offset, offset + len(data)],
         }
@@ -92,11 +102,11 @@ def write_safetensors(tensors, path):
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        for _, data in tensors.values():
+        for _, _, data in tensors.values():
             file.write(data)
 
 
-def make_config(field):
+def make_config(field, dtype):
     hidden = field("llama.embedding_length")
     heads = field("llama.attention.head_count")
     return {
@@ -122,7 +132,7 @@ def make_config(field):
         "rope_scaling": None,
         "rope_theta": field("llama.rope.freq_base"),
         "tie_word_embeddings": True,
-        "torch_dtype": "bfloat16",
+        "torch_dtype": dtype,
         "use_cache": True,
         "vocab_size": field("llama.vocab_size"),
     }
@@ -173,7 +183,7 @@ def write_json(value, path):
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def main(source, target):
+def main(source, target, dtype):
     reader = GGUFReader(source)
 
     def field(name):
@@ -188,7 +198,7 @@ def main(source, target):
     partial = target.with_name(target.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    config = make_config(field)
+    config = make_config(field, dtype)
     tokenizer = make_tokenizer(field)
     check_round_trip(tokenizer)
     write_safetensors(read_tensors(reader, config), partial / "model.safetensors")
@@ -204,6 +214,6 @@ def main(source, target):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) != 4 or sys.argv[3] not in DTYPES:
         raise SystemExit(__doc__)
-    main(sys.argv[1], sys.argv[2])
+    main(*sys.argv[1:])
