@@ -91,8 +91,8 @@ class RendezvousServer {
 
  private:
   class Impl;
-  explicit RendezvousServer(std::unique_ptr<Impl> impl);
-  const std::unique_ptr<Impl> impl_;
+  explicit RendezvousServer(std::shared_ptr<Impl> impl);
+  const std::shared_ptr<Impl> impl_;  // with callbacks that are still out
 };
 
 }  // namespace everstep

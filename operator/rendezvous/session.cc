@@ -198,9 +198,7 @@ session::Outputs Session::Decided(TimePoint now, int number, const RecoveryDecis
     case RecoveryDecision::Kind::kWait:
       break;
     case RecoveryDecision::Kind::kFail:
-      EndJob(SessionPhase::kFailed);
-      Emit(session::JobFailed{-1}, decision.reason);
-      break;
+      return Fail(now, decision.reason);
   }
   return Finish();
 }
@@ -227,6 +225,15 @@ session::Outputs Session::PodReplaced(TimePoint now, int number, int incarnation
 session::Outputs Session::AllowMembers(TimePoint now, int count) {
   Begin(now);
   allowed_members_ = std::clamp(count, options_.min_members, world());
+  return Finish();
+}
+
+session::Outputs Session::Fail(TimePoint now, const std::string& reason) {
+  Begin(now);
+  if (!ended()) {
+    EndJob(SessionPhase::kFailed);
+    Emit(session::JobFailed{-1}, reason);
+  }
   return Finish();
 }
 

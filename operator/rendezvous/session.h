@@ -172,6 +172,7 @@ class Session {
   session::Outputs PodReplaced(TimePoint now, int replica, int incarnation);
   // No more than `count` ranks are to be had for now: do not wait for the others.
   session::Outputs AllowMembers(TimePoint now, int count);
+  session::Outputs Fail(TimePoint now, const std::string& reason);
   session::Outputs Stop(TimePoint now, Duration grace, const std::string& reason);
 
   SessionPhase phase() const { return phase_; }
