@@ -85,6 +85,20 @@ std::string_view FrameKindName(FrameKind kind) {
   return "unknown";
 }
 
+std::string_view RefusalText(Refusal refusal) {
+  switch (refusal) {
+    case Refusal::kOlderGeneration:
+      return "of an older generation";
+    case Refusal::kOtherJob:
+      return "of another job";
+    case Refusal::kOtherMembership:
+      return "has other members in this generation";
+    case Refusal::kNotExpected:
+      return "not expected";
+  }
+  return "unknown";
+}
+
 uint64_t JobHash(std::string_view job, std::string_view token) {
   std::string text(job);
   text += '\0';

@@ -57,6 +57,8 @@ FrameBytes EncodeCommFrame(const CommFrame& frame);
 Result<CommFrame> DecodeCommFrame(std::span<const std::byte, kFrameBytes> bytes);
 
 std::string_view FrameKindName(FrameKind kind);
+// Why, for the log: "of an older generation".
+std::string_view RefusalText(Refusal refusal);
 
 // Tells jobs apart, and strangers from members: a hash of the job's name and its secret.
 uint64_t JobHash(std::string_view job, std::string_view token);

@@ -139,10 +139,10 @@ void TcpLobby::Admit(Guest guest) {
 }
 
 void TcpLobby::Refuse(const Guest& guest, Refusal reason) const {
-  LogInfo("connection refused", {{"reason", static_cast<int>(reason)},
-                                 {"rank", guest.hello.sender},
-                                 {"generation", guest.hello.generation},
-                                 {"newest", fence_}});
+  LogDebug("connection refused", {{"reason", RefusalText(reason)},
+                                  {"rank", guest.hello.sender},
+                                  {"generation", guest.hello.generation},
+                                  {"newest", fence_}});
   (void)SendFrameNow(guest.socket.get(), {.kind = FrameKind::kRefused,
                                           .job = guest.hello.job,
                                           .generation = fence_,
