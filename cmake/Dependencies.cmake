@@ -29,7 +29,9 @@ find_package(benchmark REQUIRED)
 add_library(everstep_asio INTERFACE)
 target_link_libraries(everstep_asio INTERFACE Boost::headers Threads::Threads)
 target_compile_definitions(everstep_asio INTERFACE BOOST_ASIO_NO_DEPRECATED)
-target_compile_options(everstep_asio INTERFACE -include utility)
+# (LibTorch's targets have it from their precompiled header, which must come first.)
+target_compile_options(everstep_asio INTERFACE
+  "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:EVERSTEP_TORCH>>>:SHELL:-include utility>")
 
 if(EVERSTEP_WORKER)
   set(torch_root ${EVERSTEP_TORCH_ROOT}/torch)
@@ -40,11 +42,15 @@ if(EVERSTEP_WORKER)
   add_library(everstep_torch INTERFACE)
   target_include_directories(everstep_torch SYSTEM INTERFACE
     ${torch_root}/include ${torch_root}/include/torch/csrc/api/include)
+  # at::parallel_for is a template: without this it runs on one thread. The runtime is the wheel's
+  # libgomp, under the system library's name.
+  target_compile_options(everstep_torch INTERFACE -fopenmp)
   target_link_options(everstep_torch INTERFACE
     "LINKER:--no-as-needed" "LINKER:-rpath,${torch_root}/lib"
     "LINKER:-rpath-link,${EVERSTEP_TORCH_ROOT}/nvidia/cu13/lib")
   target_link_libraries(everstep_torch INTERFACE
-    ${torch_root}/lib/libtorch_cpu.so ${torch_root}/lib/libc10.so Threads::Threads)
+    ${torch_root}/lib/libtorch_cpu.so ${torch_root}/lib/libc10.so ${torch_root}/lib/libgomp.so.1
+    Threads::Threads)
 
   # torch/torch.h costs half a minute: compiled once, used by every target that is marked TORCH.
   file(WRITE ${CMAKE_BINARY_DIR}/torch_pch.cc "")
