@@ -1,0 +1,19 @@
+// Which network interface collectives should use: the one whose address the kernel picks as the
+// source towards the master. On machines with several, libraries' own guesses fail
+// (ncclSystemError in socketStartConnect).
+#ifndef EVERSTEP_WORKER_SUPERVISOR_NETWORK_INTERFACE_H_
+#define EVERSTEP_WORKER_SUPERVISOR_NETWORK_INTERFACE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "common/result.h"
+
+namespace everstep {
+
+// `master` is an IP address or a name that resolves. Sends nothing.
+Result<std::string> InterfaceTowards(const std::string& master, uint16_t port);
+
+}  // namespace everstep
+
+#endif  // EVERSTEP_WORKER_SUPERVISOR_NETWORK_INTERFACE_H_
