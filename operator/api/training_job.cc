@@ -1,0 +1,210 @@
+#include "operator/api/training_job.h"
+
+#include <algorithm>
+
+#include "common/strings.h"
+#include "operator/api/names.h"
+#include "operator/api/schema.h"
+
+namespace everstep {
+namespace {
+
+// The value at a dotted path, or null.
+const OrderedJson& At(const OrderedJson& root, std::string_view path) {
+  static const OrderedJson kNull;
+  const OrderedJson* at = &root;
+  while (!path.empty()) {
+    const size_t dot = path.find('.');
+    const std::string key(path.substr(0, dot));
+    if (!at->is_object() || !at->contains(key)) return kNull;
+    at = &(*at)[key];
+    path = dot == std::string_view::npos ? std::string_view{} : path.substr(dot + 1);
+  }
+  return *at;
+}
+
+template <typename T>
+void Read(const OrderedJson& spec, std::string_view path, T& target) {
+  const OrderedJson& value = At(spec, path);
+  if (!value.is_null()) target = value.get<T>();
+}
+template <typename T>
+void Read(const OrderedJson& spec, std::string_view path, std::optional<T>& target) {
+  const OrderedJson& value = At(spec, path);
+  if (!value.is_null() && !value.is_string()) target = value.get<T>();
+}
+
+// Only for an object whose fields were checked.
+TrainingJobSpec ReadSpec(const OrderedJson& json) {
+  TrainingJobSpec spec;
+  Read(json, "replicas", spec.replicas);
+  Read(json, "gpusPerReplica", spec.gpus_per_replica);
+  spec.processes_per_replica = std::max(1, spec.gpus_per_replica);
+  Read(json, "processesPerReplica", spec.processes_per_replica);
+  Read(json, "threadsPerProcess", spec.threads_per_process);
+  Read(json, "elastic.minReplicas", spec.elastic.min_replicas);
+  Read(json, "elastic.onShrink", spec.elastic.on_shrink);
+  Read(json, "elastic.lrScaling", spec.elastic.lr_scaling);
+  Read(json, "spares", spec.spares);
+  Read(json, "image", spec.image);
+  Read(json, "command", spec.command);
+  Read(json, "args", spec.args);
+  Read(json, "env", spec.env);
+  spec.resources = At(json, "resources");
+  spec.pod_template = At(json, "template");
+  spec.train = At(json, "train");
+  Read(json, "trainFrom.configMapKeyRef.name", spec.train_config_map);
+  Read(json, "trainFrom.configMapKeyRef.key", spec.train_config_map_key);
+  Read(json, "rendezvous.port", spec.rendezvous.port);
+  Read(json, "rendezvous.networkInterface", spec.rendezvous.network_interface);
+  Read(json, "rendezvous.hostNetwork", spec.rendezvous.host_network);
+  Read(json, "rendezvous.timeoutSeconds", spec.rendezvous.timeout_seconds);
+  Read(json, "checkpoint.claimName", spec.checkpoint.claim_name);
+  spec.checkpoint.claim_template = At(json, "checkpoint.claimTemplate");
+  Read(json, "checkpoint.path", spec.checkpoint.path);
+  Read(json, "checkpoint.keepLast", spec.checkpoint.keep_last);
+  Read(json, "checkpoint.milestoneSteps", spec.checkpoint.milestone_steps);
+  Read(json, "checkpoint.intervalSteps", spec.checkpoint.interval_steps);
+  Read(json, "recovery.maxRestarts", spec.recovery.max_restarts);
+  Read(json, "recovery.windowSeconds", spec.recovery.window_seconds);
+  Read(json, "recovery.maxNoProgress", spec.recovery.max_no_progress);
+  Read(json, "recovery.inPlaceBeforeRecreate", spec.recovery.in_place_before_recreate);
+  Read(json, "recovery.backoff.initialSeconds", spec.recovery.backoff_initial_seconds);
+  Read(json, "recovery.backoff.maxSeconds", spec.recovery.backoff_max_seconds);
+  Read(json, "recovery.fatalExitCodes", spec.recovery.fatal_exit_codes);
+  Read(json, "recovery.excludeNodeAfter", spec.recovery.exclude_node_after);
+  Read(json, "health.heartbeatTimeoutSeconds", spec.health.heartbeat_timeout_seconds);
+  Read(json, "health.stepTimeoutSeconds", spec.health.step_timeout_seconds);
+  Read(json, "health.startupDeadlineSeconds", spec.health.startup_deadline_seconds);
+  Read(json, "health.stuckTerminatingSeconds", spec.health.stuck_terminating_seconds);
+  Read(json, "suspend", spec.suspend);
+  Read(json, "activeDeadlineSeconds", spec.active_deadline_seconds);
+  Read(json, "ttlSecondsAfterFinished", spec.ttl_seconds_after_finished);
+  Read(json, "cleanPodPolicy", spec.clean_pod_policy);
+  return spec;
+}
+
+// A label of the DNS: what a Service and a pod's host name can be called.
+bool IsDnsLabel(const std::string& name) {
+  const auto plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+  return !name.empty() && plain(name.front()) && plain(name.back()) &&
+         std::ranges::all_of(name, [&](char c) { return plain(c) || c == '-'; });
+}
+
+class Validator {
+ public:
+  explicit Validator(const Document& document) : document_(document) {}
+
+  void CheckIdentity() {
+    Require("apiVersion", names::kApiVersion);
+    Require("kind", names::kKind);
+    const OrderedJson& name = At(document_.value, "metadata.name");
+    if (!name.is_string()) {
+      Complain("metadata.name", "is missing: give the job a name");
+    } else if (!IsDnsLabel(name.get<std::string>())) {
+      Complain("metadata.name",
+               "must be lower-case letters, digits and '-', is '" + name.get<std::string>() + "'");
+    } else if (name.get<std::string>().size() > names::kMaxJobNameLength) {
+      Complain("metadata.name", "must be at most " + std::to_string(names::kMaxJobNameLength) +
+                                    " characters long (pods are named after it)");
+    }
+    if (!At(document_.value, "spec").is_object()) {
+      Complain("spec", "is missing: it says what to train");
+    }
+  }
+
+  void CheckSpec(const TrainingJobSpec& spec) {
+    const bool train = !spec.train.is_null(), from = !spec.train_config_map.empty();
+    if (train && from) {
+      Complain("spec.trainFrom", "and spec.train are both given: keep one");
+    } else if (!train && !from && spec.command.empty()) {
+      Complain("spec.train",
+               "is missing: give a LLaMA-Factory training file here, or "
+               "spec.trainFrom, or spec.command for a program of your own");
+    } else if (train && !spec.train.is_object()) {
+      Complain("spec.train", "must be a mapping: the content of a LLaMA-Factory training file");
+    }
+    if (spec.elastic.min_replicas > spec.replicas) {
+      Complain("spec.elastic.minReplicas", "must be at most spec.replicas (" +
+                                               std::to_string(spec.replicas) + "), is " +
+                                               std::to_string(spec.elastic.min_replicas));
+    }
+    if (spec.gpus_per_replica > 0 && spec.processes_per_replica > spec.gpus_per_replica) {
+      Complain("spec.processesPerReplica", "must be at most spec.gpusPerReplica (" +
+                                               std::to_string(spec.gpus_per_replica) + "), is " +
+                                               std::to_string(spec.processes_per_replica));
+    }
+    if (!spec.checkpoint.claim_name.empty() && !spec.checkpoint.claim_template.is_null()) {
+      Complain("spec.checkpoint.claimTemplate", "and claimName are both given: keep one");
+    }
+    if (!spec.checkpoint.path.starts_with("/")) {
+      Complain("spec.checkpoint.path",
+               "must be an absolute path, is '" + spec.checkpoint.path + "'");
+    }
+    if (spec.recovery.backoff_initial_seconds > spec.recovery.backoff_max_seconds) {
+      Complain("spec.recovery.backoff.initialSeconds", "must be at most maxSeconds");
+    }
+    for (size_t i = 0; i < spec.env.size(); ++i) {
+      const std::string path = "spec.env[" + std::to_string(i) + "]";
+      if (!spec.env[i].contains("name")) Complain(path, "lacks name");
+    }
+  }
+
+  std::vector<std::string> problems;
+
+ private:
+  void Complain(const std::string& path, const std::string& what) {
+    problems.push_back(document_.Where(path) + path + ": " + what);
+  }
+  void Require(const std::string& key, const std::string& wanted) {
+    const OrderedJson& value = At(document_.value, key);
+    if (value.is_null()) {
+      Complain(key, "is missing: must be " + wanted);
+    } else if (value != wanted) {
+      Complain(key, "must be " + wanted + ", is " + DumpJson(value));
+    }
+  }
+
+  const Document& document_;
+};
+
+std::string BareTrainingFileHint(const Document& document) {
+  if (!document.value.contains("model_name_or_path") && !document.value.contains("stage"))
+    return "";
+  return document.source +
+         ":1: is a LLaMA-Factory training file: put it under spec.train of a TrainingJob "
+         "(apiVersion: everstep.dev/v1alpha1, kind: TrainingJob, metadata: {name: my-job}, "
+         "spec: {replicas: 1, train: {...}})";
+}
+
+}  // namespace
+
+Result<TrainingJob> ParseTrainingJob(const Document& document) {
+  if (const std::string hint = BareTrainingFileHint(document); !hint.empty()) {
+    return InvalidArgument(hint);
+  }
+  Validator validator(document);
+  validator.CheckIdentity();
+  std::vector<std::string> problems = std::move(validator.problems);
+  validator.problems.clear();
+  std::ranges::copy(CheckFields(document), std::back_inserter(problems));
+  TrainingJob job;
+  if (problems.empty()) {
+    job.name = document.value["metadata"]["name"].get<std::string>();
+    job.spec = ReadSpec(document.value["spec"]);
+    validator.CheckSpec(job.spec);
+    problems = std::move(validator.problems);
+  }
+  if (!problems.empty()) return InvalidArgument(Join(problems, "\n"));
+  return job;
+}
+
+Result<TrainingJob> TrainingJobFromJson(const OrderedJson& object) {
+  Document document{"TrainingJob", object, {}};
+  ASSIGN_OR_RETURN(TrainingJob job, ParseTrainingJob(document));
+  Read(object, "metadata.uid", job.uid);
+  Read(object, "metadata.generation", job.generation);
+  return job;
+}
+
+}  // namespace everstep

@@ -1,0 +1,73 @@
+// The slow loop's decision: from what is observed of one job to what is to be done. Pure: no I/O,
+// no threads, no clock. Whether the objects live in Kubernetes or in this process it cannot tell.
+#ifndef EVERSTEP_OPERATOR_CORE_RECONCILE_H_
+#define EVERSTEP_OPERATOR_CORE_RECONCILE_H_
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/clock.h"
+#include "common/json.h"
+#include "operator/api/training_job.h"
+#include "operator/core/pod_builder.h"
+
+namespace everstep {
+
+enum class PodPhase { kPending, kRunning, kSucceeded, kFailed };
+
+struct PodView {
+  std::string name;
+  int replica = 0;
+  int incarnation = 0;
+  PodPhase phase = PodPhase::kPending;
+  bool deleting = false;
+  int exit_code = 0;    // kFailed
+  std::string message;  // kFailed: why
+};
+
+struct Observed {
+  TrainingJob job;
+  OrderedJson status;  // as stored; null before the first reconcile
+  std::vector<PodView> pods;
+  bool has_config_map = false;
+  bool has_service = false;
+  std::string rendezvous;  // host:port
+  std::string token;
+  int default_threads = 1;  // per process, when the spec does not say
+};
+
+struct CreateObject {
+  OrderedJson object;
+};
+struct DeletePod {
+  std::string name;
+};
+// From now on only this incarnation of the replica may connect to rendezvous.
+struct FenceReplica {
+  int replica = 0;
+  int incarnation = 0;
+};
+// All processes save a checkpoint and exit.
+struct StopProcesses {
+  double grace_seconds = 30;
+  std::string reason;
+};
+using PlannedAction = std::variant<CreateObject, DeletePod, FenceReplica, StopProcesses>;
+
+struct Plan {
+  std::vector<PlannedAction> actions;  // in this order
+  OrderedJson status;                  // to be written after the actions, if it differs
+  std::optional<Duration> requeue_after;
+  std::string reason;
+};
+
+Plan Reconcile(const Observed& observed, WallTime now);
+
+// True for Succeeded and Failed.
+bool IsTerminal(const OrderedJson& status);
+
+}  // namespace everstep
+
+#endif  // EVERSTEP_OPERATOR_CORE_RECONCILE_H_
