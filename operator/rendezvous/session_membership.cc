@@ -14,6 +14,11 @@ std::string RankList(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + Join(names, ", ");
 }
 
+// "rank 2 joins", "ranks 2, 3 join".
+std::string Joins(const std::vector<int>& ranks) {
+  return RankList(ranks) + (ranks.size() == 1 ? " joins" : " join");
+}
+
 std::vector<int> Union(const std::vector<int>& a, const std::vector<int>& b) {
   std::vector<int> all;
   std::ranges::set_union(a, b, std::back_inserter(all));
@@ -86,9 +91,9 @@ void Session::ReconsiderForming() {
   if (count >= allowed_members_) {
     Propose(ready, false,
             count == world() ? "all ranks are ready"
-                             : RankList(ready) + " are ready and no more are to be had");
+                             : "no more than " + RankList(ready) + " to be had");
   } else if (again && now_ - phase_since_ >= options_.refill_deadline) {
-    Propose(ready, false, RankList(ready) + " are ready; the others did not come in time");
+    Propose(ready, false, "the others than " + RankList(ready) + " did not come in time");
   }
 }
 
@@ -112,7 +117,7 @@ void Session::ReconsiderRunning() {
   for (int rank : ready) first = std::min(first, ranks_.at(rank).ready_since);
   const bool others_start = !RanksIn(RankState::kStarting).empty();
   if (others_start && now_ - first < options_.join_window) return;
-  Propose(Union(live, ready), true, RankList(ready) + " joins");
+  Propose(Union(live, ready), true, Joins(ready));
 }
 
 void Session::MembersLost(const std::vector<int>& live, const std::vector<int>& ready) {
@@ -125,8 +130,7 @@ void Session::MembersLost(const std::vector<int>& live, const std::vector<int>& 
     return Propose(live, false, "lost " + RankList(lost));
   }
   if (static_cast<int>(live.size() + ready.size()) >= options_.min_members) {
-    return Propose(Union(live, ready), false,
-                   "lost " + RankList(lost) + ", " + RankList(ready) + " joins");
+    return Propose(Union(live, ready), false, "lost " + RankList(lost) + ", " + Joins(ready));
   }
   pending_.reset();
   phase_ = SessionPhase::kShort;
