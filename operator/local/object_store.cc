@@ -1,0 +1,206 @@
+#include "operator/local/object_store.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <random>
+
+#include "common/files.h"
+
+namespace everstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string NewUid() {
+  std::random_device random;
+  char text[40];
+  std::snprintf(text, sizeof(text), "%08x-%04x-4%03x-%04x-%08x%04x", random(), random() & 0xffff,
+                random() & 0xfff, 0x8000 | (random() & 0x3fff), random(), random() & 0xffff);
+  return text;
+}
+
+bool IsAlive(const OrderedJson& pod) {
+  const std::string phase =
+      pod.contains("status") ? pod["status"].value("phase", "Pending") : "Pending";
+  return phase == "Running";
+}
+
+bool Owns(const OrderedJson& owned, const std::string& uid) {
+  const OrderedJson& metadata = owned["metadata"];
+  if (!metadata.contains("ownerReferences")) return false;
+  return std::ranges::any_of(metadata["ownerReferences"], [&](const OrderedJson& reference) {
+    return reference.value("uid", "") == uid;
+  });
+}
+
+}  // namespace
+
+ObjectStore::ObjectStore(std::string directory, const Clock& clock)
+    : directory_(std::move(directory)), clock_(clock) {}
+
+Result<std::unique_ptr<ObjectStore>> ObjectStore::Open(const std::string& directory,
+                                                       const Clock& clock) {
+  RETURN_IF_ERROR(MakeDirectories(directory));
+  std::unique_ptr<ObjectStore> store(new ObjectStore(directory, clock));
+  RETURN_IF_ERROR(store->LoadAll());
+  return store;
+}
+
+Status ObjectStore::LoadAll() {
+  for (const auto& entry : fs::recursive_directory_iterator(directory_)) {
+    if (!entry.is_regular_file() || entry.path().extension() != ".json") continue;
+    ASSIGN_OR_RETURN(const std::string text, ReadFile(entry.path()));
+    ASSIGN_OR_RETURN(OrderedJson object, ParseOrderedJson(text, entry.path().string()));
+    const Key key{object.value("kind", ""), object["metadata"].value("name", "")};
+    const int64_t version = std::stoll(object["metadata"].value("resourceVersion", "0"));
+    newest_version_ = std::max(newest_version_, version);
+    objects_[key] = std::move(object);
+  }
+  return {};
+}
+
+std::string ObjectStore::PathOf(const Key& key) const {
+  return directory_ + "/" + key.first + "/" + key.second + ".json";
+}
+
+Status ObjectStore::Write(const Key& key, OrderedJson object) {
+  object["metadata"]["resourceVersion"] = std::to_string(++newest_version_);
+  RETURN_IF_ERROR(MakeDirectories(directory_ + "/" + key.first));
+  RETURN_IF_ERROR(WriteFileAtomically(PathOf(key), DumpJson(object, 2) + "\n"));
+  objects_[key] = std::move(object);
+  return {};
+}
+
+void ObjectStore::Notify(const std::vector<Key>& changed) {
+  // Subscribers are added before the first change and never removed: no lock.
+  for (const auto& [kind, name] : changed) {
+    for (const auto& subscriber : subscribers_) subscriber(kind, name);
+  }
+}
+
+Result<OrderedJson> ObjectStore::Get(const std::string& kind, const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  const auto found = objects_.find({kind, name});
+  if (found == objects_.end()) return NotFound(kind + " '" + name + "' does not exist");
+  return found->second;
+}
+
+Result<std::vector<OrderedJson>> ObjectStore::List(const std::string& kind) {
+  const std::lock_guard lock(mutex_);
+  std::vector<OrderedJson> list;
+  for (const auto& [key, object] : objects_) {
+    if (key.first == kind) list.push_back(object);
+  }
+  return list;
+}
+
+Result<OrderedJson> ObjectStore::Create(OrderedJson object) {
+  const Key key{object.value("kind", ""), object["metadata"].value("name", "")};
+  OrderedJson created;
+  {
+    const std::lock_guard lock(mutex_);
+    if (objects_.contains(key)) {
+      return MakeError(ErrorCode::kAlreadyExists,
+                       key.first + " '" + key.second + "' exists already");
+    }
+    object["metadata"]["uid"] = NewUid();
+    object["metadata"]["generation"] = 1;
+    object["metadata"]["creationTimestamp"] = FormatTime(clock_.WallNow());
+    RETURN_IF_ERROR(Write(key, std::move(object)));
+    created = objects_[key];
+  }
+  Notify({key});
+  return created;
+}
+
+Result<OrderedJson> ObjectStore::Replace(OrderedJson object, bool status_only) {
+  const Key key{object.value("kind", ""), object["metadata"].value("name", "")};
+  OrderedJson written;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = objects_.find(key);
+    if (found == objects_.end()) return NotFound(key.first + " '" + key.second + "' is gone");
+    const OrderedJson& current = found->second;
+    if (object["metadata"]["resourceVersion"] != current["metadata"]["resourceVersion"]) {
+      return MakeError(ErrorCode::kConflict, key.first + " '" + key.second +
+                                                 "' was changed by somebody else: read it again");
+    }
+    OrderedJson next = status_only ? current : object;
+    if (status_only) {
+      next["status"] = object["status"];
+    } else {
+      if (current.contains("status")) next["status"] = current["status"];
+      next["metadata"]["uid"] = current["metadata"]["uid"];
+      const int64_t generation = current["metadata"].value("generation", int64_t{1});
+      next["metadata"]["generation"] =
+          next["spec"] == current["spec"] ? generation : generation + 1;
+    }
+    RETURN_IF_ERROR(Write(key, std::move(next)));
+    written = objects_[key];
+  }
+  Notify({key});
+  return written;
+}
+
+Result<OrderedJson> ObjectStore::Update(OrderedJson object) {
+  return Replace(std::move(object), /*status_only=*/false);
+}
+
+Result<OrderedJson> ObjectStore::UpdateStatus(OrderedJson object) {
+  return Replace(std::move(object), /*status_only=*/true);
+}
+
+void ObjectStore::Erase(const Key& key, std::vector<Key>& changed) {
+  const auto found = objects_.find(key);
+  if (found == objects_.end()) return;
+  const std::string uid = found->second["metadata"].value("uid", "");
+  std::error_code ignored;
+  fs::remove(PathOf(key), ignored);
+  objects_.erase(found);
+  changed.push_back(key);
+  std::vector<Key> owned;
+  for (const auto& [other, object] : objects_) {
+    if (Owns(object, uid)) owned.push_back(other);
+  }
+  for (const Key& other : owned) Erase(other, changed);
+}
+
+Status ObjectStore::Delete(const std::string& kind, const std::string& name) {
+  std::vector<Key> changed;
+  {
+    const std::lock_guard lock(mutex_);
+    const Key key{kind, name};
+    const auto found = objects_.find(key);
+    if (found == objects_.end()) return NotFound(kind + " '" + name + "' does not exist");
+    if (kind == "Pod" && IsAlive(found->second)) {
+      OrderedJson pod = found->second;
+      if (!pod["metadata"].contains("deletionTimestamp")) {
+        pod["metadata"]["deletionTimestamp"] = FormatTime(clock_.WallNow());
+        RETURN_IF_ERROR(Write(key, std::move(pod)));
+        changed.push_back(key);
+      }
+    } else {
+      Erase(key, changed);
+    }
+  }
+  Notify(changed);
+  return {};
+}
+
+Status ObjectStore::Remove(const std::string& kind, const std::string& name) {
+  std::vector<Key> changed;
+  {
+    const std::lock_guard lock(mutex_);
+    Erase({kind, name}, changed);
+  }
+  Notify(changed);
+  return {};
+}
+
+void ObjectStore::Subscribe(
+    std::function<void(const std::string& kind, const std::string& name)> on_change) {
+  const std::lock_guard lock(mutex_);
+  subscribers_.push_back(std::move(on_change));
+}
+
+}  // namespace everstep
