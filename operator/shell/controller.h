@@ -1,0 +1,103 @@
+// The operator's loop around the pure core: observe, reconcile, execute, write the status; and the
+// answers to the fast loop (rendezvous), whose facts it writes to the same status.
+//
+// One thread reconciles; rendezvous calls from its own. Both change a job's status only through
+// UpdateStatus, which retries on conflict, so status is the one source of truth.
+#ifndef EVERSTEP_OPERATOR_SHELL_CONTROLLER_H_
+#define EVERSTEP_OPERATOR_SHELL_CONTROLLER_H_
+
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "common/clock.h"
+#include "common/result.h"
+#include "operator/api/object_client.h"
+#include "operator/core/reconcile.h"
+#include "operator/rendezvous/server.h"
+
+namespace everstep {
+
+// What happens to a job, for whoever shows it to people. Called from the controller's and the
+// rendezvous server's threads; must be quick.
+class JobObserver {
+ public:
+  virtual ~JobObserver() = default;
+  virtual void OnPhase(const std::string& job, const OrderedJson& status) = 0;
+  virtual void OnProgress(const std::string& job, const wire::Progress& progress) = 0;
+  virtual void OnCheckpoint(const std::string& job, const wire::CheckpointSaved& saved) = 0;
+  virtual void OnIncident(const std::string& job, const Incident& incident) = 0;
+  virtual void OnMembership(const std::string& job, const wire::Membership& membership,
+                            const std::string& reason) = 0;
+};
+
+class Controller final : public RendezvousEvents {
+ public:
+  struct Options {
+    std::string token;        // that pods present to rendezvous
+    int default_threads = 1;  // per process, where a spec does not say
+  };
+
+  // Everything is borrowed and outlives the controller.
+  Controller(Options options, ObjectClient& objects, const Clock& clock, JobObserver& observer);
+  ~Controller() override;
+
+  // Starts reconciling. `server` is borrowed and must be destroyed before the controller.
+  void Start(RendezvousServer& server, const std::string& rendezvous_address);
+
+  // ---- RendezvousEvents ----
+  void PersistMembership(const std::string& job, const wire::Membership& membership,
+                         std::function<void(Status)> done) override;
+  RecoveryDecision OnProcessDied(const std::string& job, const Incident& incident, int rank,
+                                 bool victim) override;
+  void OnIncidentUpdated(const std::string& job, const Incident& incident) override;
+  void OnMembership(const std::string& job, const wire::Membership& membership,
+                    const std::string& reason) override;
+  void OnRegrouped(const std::string& job, uint64_t generation, int64_t step) override;
+  void OnProgress(const std::string& job, const wire::Progress& progress) override;
+  void OnCheckpoint(const std::string& job, const wire::CheckpointSaved& checkpoint) override;
+  void OnFinished(const std::string& job, const wire::Finished& finished) override;
+  void OnFatal(const std::string& job, int rank, const std::string& reason) override;
+  void OnReplicaConnected(const std::string& job, const wire::Hello& hello) override;
+  void OnReplicaLost(const std::string& job, int replica, int incarnation,
+                     const std::string& reason) override;
+
+ private:
+  void Loop();
+  void Enqueue(const std::string& job);
+  std::optional<Duration> ReconcileJob(const std::string& name);
+  Result<Observed> Observe(const std::string& name);
+  void ServeJob(const Observed& observed);
+  void Execute(const Observed& observed, const PlannedAction& action);
+  // Applies `change` to the newest status and writes it if it differs. False from `change`: leave
+  // it.
+  Status UpdateStatus(const std::string& job, const std::function<bool(OrderedJson&)>& change);
+  Result<TrainingJob> ReadJob(const std::string& name, OrderedJson* status);
+
+  const Options options_;
+  ObjectClient& objects_;
+  const Clock& clock_;
+  JobObserver& observer_;
+  RendezvousServer* server_ = nullptr;
+  std::string rendezvous_address_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::set<std::string> dirty_;
+  std::map<std::string, TimePoint> due_;
+  std::set<std::string> served_;  // jobs that rendezvous knows
+  std::map<std::string, TimePoint> progress_written_;
+  std::map<std::string, wire::Progress> newest_progress_;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace everstep
+
+#endif  // EVERSTEP_OPERATOR_SHELL_CONTROLLER_H_
