@@ -24,9 +24,10 @@ struct PreparedData {
   int32_t pad_id = 0;
   // What micro-batches are padded to: 8 for sft, 1 for pt.
   int64_t pad_multiple = 8;
-  bool packed = false;       // rows hold several sequences
-  bool neat_packed = false;  // ... that must not see each other
-  int new_tokens = 0;        // ids that the template or add_tokens added to the tokenizer
+  bool packed = false;        // rows hold several sequences
+  bool neat_packed = false;   // ... that must not see each other
+  int new_tokens = 0;         // ids that the template or add_tokens added to the tokenizer
+  bool resize_vocab = false;  // as in the file, or because add_tokens made new ids
   std::string template_name;
   int64_t dropped_examples = 0;
   // One line each, for the log: dropped examples, new tokens, guessed template.

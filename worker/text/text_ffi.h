@@ -59,6 +59,12 @@ size_t everstep_tokenizer_vocab_size(const EverstepTokenizer* tokenizer);
 bool everstep_tokenizer_add_tokens(EverstepTokenizer* tokenizer, const EverstepText* tokens,
                                    size_t count, bool special, size_t* new_tokens,
                                    EverstepBytes* error);
+/* Where the tokenizer puts a SentencePiece space before every text by a normalizer, it gets the
+ * Metaspace pre-tokenizer in its place, which leaves texts alone that start with a space. `prepend`
+ * false: no space at all; `first_only`: not after special tokens. Other tokenizers stay as they
+ * are. */
+bool everstep_tokenizer_use_metaspace(EverstepTokenizer* tokenizer, bool prepend, bool first_only,
+                                      EverstepBytes* error);
 /* The tokenizer.json of its present state. */
 bool everstep_tokenizer_to_json(const EverstepTokenizer* tokenizer, EverstepBytes* out,
                                 EverstepBytes* error);

@@ -86,7 +86,24 @@ Result<Tokenizer> Tokenizer::Load(const std::string& directory) {
   }
   tokenizer.handle_.reset(handle);
   RETURN_IF_ERROR(tokenizer.ReadConfig(directory));
+  RETURN_IF_ERROR(tokenizer.ApplyTokenizerClass());
   return tokenizer;
+}
+
+// transformers 5 builds tokenizers of the Llama class anew from their vocabulary, which changes
+// where a space is put in front.
+Status Tokenizer::ApplyTokenizerClass() {
+  if (!config_.value("tokenizer_class", "").starts_with("LlamaTokenizer")) return {};
+  const auto flag = [&](const char* key, bool fallback) {
+    const auto it = config_.find(key);
+    return it != config_.end() && it->is_boolean() ? it->get<bool>() : fallback;
+  };
+  EverstepBytes error;
+  if (!everstep_tokenizer_use_metaspace(handle_.get(), flag("add_prefix_space", true),
+                                        !flag("legacy", false), &error)) {
+    return Internal("the tokenizer cannot be set up: " + TakeString(error));
+  }
+  return {};
 }
 
 Status Tokenizer::ReadConfig(const std::string& directory) {

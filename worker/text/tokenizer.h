@@ -74,6 +74,7 @@ class Tokenizer {
   Tokenizer() = default;
   Status ReadConfig(const std::string& directory);
   Status AddConfiguredTokens();
+  Status ApplyTokenizerClass();
 
   std::unique_ptr<EverstepTokenizer, Deleter> handle_;
   OrderedJson config_ = OrderedJson::object();

@@ -2,6 +2,7 @@
 
 use crate::ffi::{bytes_out, guard, ids_out, EverstepBytes, EverstepIds, EverstepText};
 use std::collections::HashSet;
+use tokenizers::pre_tokenizers::metaspace::{Metaspace, PrependScheme};
 use tokenizers::{AddedToken, Tokenizer};
 
 pub struct EverstepTokenizer {
@@ -137,20 +138,26 @@ pub unsafe extern "C" fn everstep_tokenizer_add_tokens(
             .map(|token| token.content)
             .collect();
         let mut added = Vec::new();
+        let mut unknown = HashSet::new();
         for token in if count == 0 { &[] } else { std::slice::from_raw_parts(tokens, count) } {
             let content = token.as_str()?;
+            if inner.token_to_id(content).is_none() {
+                unknown.insert(content);
+            }
             if !known.contains(content) {
                 // As transformers does: special tokens match the raw text, others the normalized.
                 added.push(AddedToken::from(content, special).normalized(!special));
             }
         }
-        let before = inner.get_vocab_size(true);
+        *new_tokens = unknown.len();
+        if added.is_empty() {
+            return Ok(());
+        }
         if special {
             inner.add_special_tokens(&added);
         } else {
             inner.add_tokens(&added);
         }
-        *new_tokens = inner.get_vocab_size(true) - before;
         Ok(())
     })
 }
@@ -165,6 +172,34 @@ pub unsafe extern "C" fn everstep_tokenizer_to_json(
 ) -> bool {
     guard(error, || {
         *out = bytes_out((*tokenizer).inner.to_string(true).map_err(|e| format!("{e}"))?);
+        Ok(())
+    })
+}
+
+/// # Safety
+/// The pointers follow text_ffi.h.
+#[no_mangle]
+pub unsafe extern "C" fn everstep_tokenizer_use_metaspace(
+    tokenizer: *mut EverstepTokenizer,
+    prepend: bool,
+    first_only: bool,
+    error: *mut EverstepBytes,
+) -> bool {
+    guard(error, || {
+        let inner = &mut (*tokenizer).inner;
+        let normalizer =
+            serde_json::to_value(inner.get_normalizer()).map_err(|e| format!("{e}"))?;
+        let prepends = normalizer.to_string().contains("\"Prepend\"");
+        if !prepends || inner.get_pre_tokenizer().is_some() {
+            return Ok(());
+        }
+        let scheme = match (prepend, first_only) {
+            (false, _) => PrependScheme::Never,
+            (true, true) => PrependScheme::First,
+            (true, false) => PrependScheme::Always,
+        };
+        inner.with_normalizer(None::<tokenizers::NormalizerWrapper>);
+        inner.with_pre_tokenizer(Some(Metaspace::new('\u{2581}', scheme, false)));
         Ok(())
     })
 }
