@@ -69,7 +69,9 @@ Result<SupervisorOptions> ReadSupervisorOptions(const Environment& environment,
     if (colon == std::string::npos || colon == 0 || colon + 1 == rendezvous.size()) {
       read.Complain("EVERSTEP_RENDEZVOUS", "host:port", rendezvous);
     } else {
-      options.rendezvous_host = rendezvous.substr(0, colon);
+      const bool bracketed = rendezvous[0] == '[' && rendezvous[colon - 1] == ']';  // IPv6
+      options.rendezvous_host =
+          bracketed ? rendezvous.substr(1, colon - 2) : rendezvous.substr(0, colon);
       options.rendezvous_port = rendezvous.substr(colon + 1);
     }
   }
