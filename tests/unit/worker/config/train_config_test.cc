@@ -7,6 +7,9 @@
 #include <cstdio>
 #include <fstream>
 
+#include "worker/config/arguments.h"
+#include "worker/config/known_keys.h"
+
 namespace everstep {
 namespace {
 
@@ -342,6 +345,19 @@ TEST(TrainConfigTest, SettingsTableShowsEffectiveValues) {
   EXPECT_TRUE(has("warmup_ratio", "0.1"));
   EXPECT_TRUE(has("learning_rate", "5e-05"));
   EXPECT_TRUE(has("template", "the tokenizer's own"));
+}
+
+TEST(TrainConfigTest, EverySupportedKeyIsRead) {
+  auto file = ReadTrainingFile(kLeast, "train.yaml", NoEnvironment);
+  std::vector<Problem> problems;
+  KeyReader reader(*file, &problems);
+  TrainConfig config;
+
+  ReadArguments(&reader, NoEnvironment, &config);
+
+  for (const KnownKey& key : AllKnownKeys()) {
+    EXPECT_EQ(reader.seen().contains(key.name), key.support == Support::kSupported) << key.name;
+  }
 }
 
 TEST(TrainConfigTest, LoadNamesTheFile) {
