@@ -84,7 +84,8 @@ struct CheckpointContent {
   FileSet files;
   // Absent (save_only_model): the checkpoint is for use, not for resuming.
   std::optional<ResumeState> resume;
-  std::vector<TensorView> optimizer;  // with `resume`
+  std::vector<TensorView> optimizer;  // with `resume`; see optimizer_state.h
+  Json layout = Json::array();        // LayoutJson, for the manifest
 };
 
 // A checkpoint that was read and verified. Tensors are mapped, not copied.

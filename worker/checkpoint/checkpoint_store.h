@@ -8,7 +8,8 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
+#include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,18 +21,25 @@
 
 namespace everstep {
 
+struct StoreOptions {
+  // Identity of the job: generations are compared within it. Two jobs that use one output
+  // directory after another have different ones, since both count their generations from 1.
+  std::string run;
+  // Free bytes of the file system of a path; statvfs when empty.
+  std::function<Result<uint64_t>(const std::string& path)> free_space;
+};
+
+// Thread-safe.
 class CheckpointStore {
  public:
-  // Free bytes of the file system of a path. A parameter so that tests can fill the disk.
-  using FreeSpace = std::function<Result<uint64_t>(const std::string& path)>;
-
-  explicit CheckpointStore(std::string directory, FreeSpace free_space = {});
+  explicit CheckpointStore(std::string directory, StoreOptions options = {});
 
   const std::string& directory() const { return directory_; }
 
   // For the lead of `generation`, before it writes: creates the directory, raises the fence, and
-  // removes what older generations left half-written. kAborted when a newer generation was here.
-  // A write of this very process that is under way goes on and belongs to `generation` from now.
+  // removes what others left half-written. kAborted when a newer generation was here. A write of
+  // this object that is under way goes on and belongs to `generation` from now. A full disk is no
+  // error here: the fence is raised by the first write then.
   Status TakeOver(uint64_t generation);
 
   // Writes and commits; returns the path. On an error nothing of it is left and earlier
@@ -41,27 +49,33 @@ class CheckpointStore {
   Result<std::string> Write(const CheckpointContent& content);
 
   // Writes each file into the directory itself, with a rename per file, all after the last one has
-  // been written. For what a finished run leaves (model, tokenizer, results). Errors as Write's.
+  // been written. For what a finished run leaves (model, tokenizer, results): names without
+  // folders. Errors as Write's.
   Status WriteFinal(const FileSet& files);
 
-  // Removes old checkpoints (those with a manifest; others are not ours). Returns their paths.
+  // Removes old checkpoints (of ours: with an everstep/ folder), after the newest that can be
+  // resumed from has been verified. Returns the paths of what is gone.
   Result<std::vector<std::string>> Retain(const RetentionOptions& options);
 
-  // Removes all checkpoints, those of other programs too: a run that starts over
-  // (overwrite_output_dir) must not find them after a restart.
+  // Removes all checkpoints of ours: a run that starts over (overwrite_output_dir) must not find
+  // them after a restart.
   Status RemoveAll();
 
   Result<FoundCheckpoints> FindNewest() const { return FindNewestCheckpoint(directory_); }
 
  private:
+  std::string HiddenPath(const std::string& name, const char* purpose) const;
   Status RemoveStale();
   Status CheckSpace(uint64_t bytes, const std::string& what) const;
   Status Commit(const std::string& temporary, const std::string& path);
-  Status Remove(const std::string& path);
+  Status Remove(const std::vector<int64_t>& steps);
 
   const std::string directory_;
-  const FreeSpace free_space_;
+  const StoreOptions options_;
   GenerationFence fence_;
+  std::mutex writing_;                 // one write at a time
+  std::mutex mutex_;                   // of what follows
+  std::set<std::string> in_progress_;  // hidden paths that RemoveStale must leave alone
 };
 
 }  // namespace everstep

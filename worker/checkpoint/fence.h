@@ -19,21 +19,32 @@ class GenerationFence {
  public:
   static constexpr int kLockTimeoutSeconds = 5;
 
-  explicit GenerationFence(std::string directory) : directory_(std::move(directory)) {}
+  // Generations are compared within one `run` (the job's identity): a new run that uses the
+  // directory again counts from 1, and takes over whatever an earlier run left.
+  GenerationFence(std::string directory, std::string run)
+      : directory_(std::move(directory)), run_(std::move(run)) {}
 
-  // Raises the fence to `generation`, durably. kAborted when it is higher already.
+  // Raises the fence to `generation`, durably. kAborted when it is higher already. On a full disk
+  // the file stays as it is (kResourceExhausted) and the next Guard raises it.
   Status Raise(uint64_t generation);
-  // Runs `commit` unless a newer generation has raised the fence: kAborted then.
+  // Runs `commit` unless a newer generation or another run has raised the fence: kAborted then.
   Status Guard(const std::function<Status()>& commit);
 
   // The generation this process last raised the fence to; 0 before.
   uint64_t generation() const { return generation_; }
 
  private:
-  Result<uint64_t> Read() const;
+  struct Owner {
+    std::string run;
+    uint64_t generation = 0;
+  };
+  Result<Owner> Read() const;
+  Status Write();
 
   const std::string directory_;
+  const std::string run_;
   std::atomic<uint64_t> generation_{0};
+  std::atomic<bool> written_{false};  // the file has said generation_
 };
 
 }  // namespace everstep

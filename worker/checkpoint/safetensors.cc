@@ -94,7 +94,10 @@ Result<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
                      path + ": cannot open: " + ErrnoText(errno));
   }
   struct stat info {};
-  fstat(fd, &info);
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    close(fd);
+    return InvalidArgument(path + ": is no regular file: name a safetensors file");
+  }
   auto mapping = std::make_shared<Mapping>();
   mapping->size = static_cast<size_t>(info.st_size);
   if (mapping->size < kLengthBytes) {
@@ -168,6 +171,35 @@ Result<Entry> ParseEntry(const std::string& where, const std::string& name, cons
   return entry;
 }
 
+// Every byte of the data belongs to exactly one tensor: no overlap, and no gap in which something
+// could hide. `entries` are in file order.
+Status CheckCoverage(const std::string& path, const std::vector<Entry>& entries, uint64_t size) {
+  uint64_t end = 0;
+  std::string before = "the header";
+  for (const Entry& entry : entries) {
+    const std::string name = "tensor '" + entry.view.name + "'";
+    if (entry.begin < end) {
+      return DataLoss(path + ": " + name + " overlaps " + before + ": the file is corrupt");
+    }
+    if (entry.begin > end) {
+      return DataLoss(path + ": " + std::to_string(entry.begin - end) + " bytes between " + before +
+                      " and " + name + " belong to no tensor: the file is corrupt");
+    }
+    if (entry.end > size) {
+      return DataLoss(path + ": truncated in " + name + ": " +
+                      std::to_string(entries.back().end - size) +
+                      " bytes are missing: download it again");
+    }
+    end = entry.end;
+    before = name;
+  }
+  if (end != size) {
+    return DataLoss(path + ": " + std::to_string(size - end) + " bytes after " + before +
+                    " belong to no tensor: the file is corrupt");
+  }
+  return {};
+}
+
 }  // namespace
 
 Status SafetensorsFile::ParseHeader(std::string_view header, std::span<const std::byte> data) {
@@ -184,24 +216,14 @@ Status SafetensorsFile::ParseHeader(std::string_view header, std::span<const std
     }
     const std::string where = path_ + ": tensor '" + name + "': ";
     ASSIGN_OR_RETURN(Entry entry, ParseEntry(where, name, value));
-    if (entry.end > data.size()) {
-      return DataLoss(
-          where + "lies beyond the end of the file: " + std::to_string(entry.end - data.size()) +
-          " bytes are missing: the file is truncated, download it again");
-    }
-    entry.view.data = data.subspan(entry.begin, entry.end - entry.begin);
     entries.push_back(std::move(entry));
   }
   std::ranges::sort(entries, [](const Entry& a, const Entry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });
-  for (size_t i = 1; i < entries.size(); ++i) {
-    if (entries[i].begin < entries[i - 1].end) {
-      return DataLoss(path_ + ": tensor '" + entries[i].view.name + "' overlaps '" +
-                      entries[i - 1].view.name + "': the file is corrupt");
-    }
-  }
+  RETURN_IF_ERROR(CheckCoverage(path_, entries, data.size()));
   for (Entry& entry : entries) {
+    entry.view.data = data.subspan(entry.begin, entry.end - entry.begin);
     by_name_[entry.view.name] = tensors_.size();
     tensors_.push_back(std::move(entry.view));
   }
@@ -219,49 +241,70 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Names of the files that make up the set, from the index or the single file.
-Result<std::vector<std::string>> FilesOf(const fs::path& directory, const std::string& stem) {
-  if (fs::exists(directory / (stem + ".safetensors"))) return std::vector{stem + ".safetensors"};
-  const fs::path index = directory / (stem + ".safetensors.index.json");
-  if (!fs::exists(index)) {
-    if (fs::exists(directory / "pytorch_model.bin") ||
-        fs::exists(directory / "pytorch_model.bin.index.json")) {
-      return NotFound(directory.string() +
-                      ": the weights are in pytorch_model.bin, which can run code when it is read: "
-                      "convert them to safetensors");
-    }
-    return NotFound(directory.string() + ": has neither " + stem + ".safetensors nor " + stem +
-                    ".safetensors.index.json: is it a model directory?");
+tl::unexpected<Error> NoWeights(const fs::path& directory, const std::string& stem) {
+  for (const char* pickle : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
+    if (!fs::exists(directory / pickle)) continue;
+    return NotFound(directory.string() + ": the weights are in " + pickle +
+                    ", a format that can run code when it is read, and is not read here: convert "
+                    "them to safetensors (load the model with transformers, save_pretrained)");
   }
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(index.string()));
-  ASSIGN_OR_RETURN(const Json json, ParseJson(text, index.string()));
-  const auto map = json.find("weight_map");
-  if (map == json.end() || !map->is_object()) {
-    return DataLoss(index.string() + ": has no weight_map");
+  return NotFound(directory.string() + ": has neither " + stem + ".safetensors nor " + stem +
+                  ".safetensors.index.json: is it a model directory?");
+}
+
+// Tensor name -> file name, from the index.
+Result<std::map<std::string, std::string>> ReadWeightMap(const std::string& index) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(index));
+  ASSIGN_OR_RETURN(const Json json, ParseJson(text, index));
+  const auto map = json.is_object() ? json.find("weight_map") : json.end();
+  if (!json.is_object() || map == json.end() || !map->is_object() || map->empty()) {
+    return DataLoss(index + ": has no weight_map: download it again");
   }
-  std::vector<std::string> files;
+  std::map<std::string, std::string> files;
   for (const auto& [tensor, file] : map->items()) {
-    if (!file.is_string()) return DataLoss(index.string() + ": weight_map is malformed");
-    files.push_back(file.get<std::string>());
+    if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos) {
+      return DataLoss(index + ": weight_map['" + tensor + "'] is no file name beside the index");
+    }
+    files[tensor] = file.get<std::string>();
   }
-  std::ranges::sort(files);
-  files.erase(std::unique(files.begin(), files.end()), files.end());
   return files;
 }
 
 }  // namespace
 
 Result<SafetensorsSet> SafetensorsSet::Open(const std::string& directory, const std::string& stem) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, FilesOf(directory, stem));
   SafetensorsSet set;
-  for (const std::string& name : names) {
-    ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(fs::path(directory) / name));
+  const fs::path single = fs::path(directory) / (stem + ".safetensors");
+  const std::string index = single.string() + ".index.json";
+  if (fs::exists(single)) {
+    ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Open(single));
     set.files_.push_back(std::move(file));
+    for (const TensorView& tensor : set.files_[0].tensors())
+      set.by_name_[tensor.name] = {0, &tensor};
+    return set;
   }
-  for (size_t i = 0; i < set.files_.size(); ++i) {
-    for (const TensorView& tensor : set.files_[i].tensors()) {
-      set.by_name_[tensor.name] = {i, &tensor};
+  if (!fs::exists(index)) return NoWeights(directory, stem);
+  ASSIGN_OR_RETURN(const auto weight_map, ReadWeightMap(index));
+  std::map<std::string, size_t> numbers;
+  for (const auto& [tensor, name] : weight_map) numbers[name] = 0;
+  for (auto& [name, number] : numbers) {
+    auto file = SafetensorsFile::Open(fs::path(directory) / name);
+    if (!file && file.error().code == ErrorCode::kNotFound) {
+      return NotFound((fs::path(directory) / name).string() +
+                      ": this shard, which the index names, is missing: download it again");
     }
+    if (!file) return tl::unexpected(std::move(file).error());
+    number = set.files_.size();
+    set.files_.push_back(std::move(*file));
+  }
+  for (const auto& [tensor, name] : weight_map) {
+    const size_t number = numbers[name];
+    const TensorView* view = set.files_[number].Find(tensor);
+    if (view == nullptr) {
+      return DataLoss(set.files_[number].path() + ": tensor '" + tensor +
+                      "' is missing, the index says it is in this file: download it again");
+    }
+    set.by_name_[tensor] = {number, view};
   }
   return set;
 }
@@ -280,76 +323,6 @@ std::vector<std::string> SafetensorsSet::Names() const {
 std::string SafetensorsSet::PathOf(std::string_view name) const {
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? files_.front().path() : files_[found->second.first].path();
-}
-
-// ---- Writing -----------------------------------------------------------------------------------
-
-namespace {
-
-std::string HeaderOf(const std::vector<TensorView>& tensors, const SafetensorsMetadata& metadata) {
-  OrderedJson header = OrderedJson::object();
-  if (!metadata.empty()) header["__metadata__"] = metadata;
-  uint64_t offset = 0;
-  for (const TensorView& tensor : tensors) {
-    header[tensor.name] = {{"dtype", DTypeName(tensor.dtype)},
-                           {"shape", tensor.shape},
-                           {"data_offsets", {offset, offset + tensor.data.size()}}};
-    offset += tensor.data.size();
-  }
-  std::string text = DumpJson(header);
-  text.append((8 - text.size() % 8) % 8, ' ');
-  return text;
-}
-
-Status WriteAll(int fd, const std::string& path, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd, bytes.data(), std::min<size_t>(bytes.size(), 64u << 20));
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      const bool full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
-      return MakeError(full ? ErrorCode::kResourceExhausted : ErrorCode::kFailedPrecondition,
-                       path + ": cannot write: " + ErrnoText(errno) + " (" +
-                           std::to_string(bytes.size()) + " bytes of it are missing)");
-    }
-    bytes = bytes.subspan(static_cast<size_t>(written));
-  }
-  return {};
-}
-
-Status WriteContent(int fd, const std::string& path, const std::vector<TensorView>& tensors,
-                    const SafetensorsMetadata& metadata) {
-  const std::string header = HeaderOf(tensors, metadata);
-  const uint64_t length = header.size();
-  RETURN_IF_ERROR(WriteAll(fd, path, std::as_bytes(std::span(&length, 1))));
-  RETURN_IF_ERROR(WriteAll(fd, path, std::as_bytes(std::span(header))));
-  for (const TensorView& tensor : tensors) RETURN_IF_ERROR(WriteAll(fd, path, tensor.data));
-  if (fsync(fd) != 0) {
-    return MakeError(
-        errno == ENOSPC ? ErrorCode::kResourceExhausted : ErrorCode::kFailedPrecondition,
-        path + ": cannot sync: " + ErrnoText(errno));
-  }
-  return {};
-}
-
-}  // namespace
-
-Status WriteSafetensors(const std::string& path, std::vector<TensorView> tensors,
-                        const SafetensorsMetadata& metadata) {
-  std::ranges::sort(tensors, [](const TensorView& a, const TensorView& b) {
-    const size_t a_bytes = DTypeBytes(a.dtype);
-    const size_t b_bytes = DTypeBytes(b.dtype);
-    return a_bytes != b_bytes ? a_bytes > b_bytes : a.name < b.name;
-  });
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) {
-    return MakeError(
-        errno == ENOSPC ? ErrorCode::kResourceExhausted : ErrorCode::kFailedPrecondition,
-        path + ": cannot create: " + ErrnoText(errno));
-  }
-  Status status = WriteContent(fd, path, tensors, metadata);
-  close(fd);
-  if (!status) unlink(path.c_str());
-  return status;
 }
 
 }  // namespace everstep

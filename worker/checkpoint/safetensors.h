@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common/result.h"
+#include "worker/checkpoint/file_writer.h"
 
 namespace everstep {
 
@@ -51,7 +52,7 @@ class SafetensorsFile {
  public:
   // kNotFound without the file; kDataLoss, in one line that names file and tensor, for: a
   // truncated file (with the missing bytes), a malformed header, an unknown dtype, a range that
-  // does not fit shape and dtype, that lies outside the file or overlaps another one.
+  // does not fit shape and dtype or overlaps another one, bytes that belong to no tensor.
   static Result<SafetensorsFile> Open(const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -93,9 +94,14 @@ using SafetensorsMetadata = std::map<std::string, std::string>;
 
 // Writes and syncs `path`. The same input gives the same bytes: tensors are ordered by falling
 // item size, then by name, as the safetensors library does. kResourceExhausted when the disk is
-// full; the partial file is removed.
+// full, kInternal for two tensors of one name or a wrong shape; no file is left then.
 Status WriteSafetensors(const std::string& path, std::vector<TensorView> tensors,
                         const SafetensorsMetadata& metadata);
+// The same into a file just created (`path` is its name in messages), and finishes it.
+Status WriteSafetensors(FileWriter& file, const std::string& path, std::vector<TensorView> tensors,
+                        const SafetensorsMetadata& metadata);
+// Size of the file that it would write.
+uint64_t SafetensorsBytes(std::vector<TensorView> tensors, const SafetensorsMetadata& metadata);
 
 }  // namespace everstep
 

@@ -29,7 +29,7 @@ struct TrainerStateFacts {
   std::optional<std::string> best_model_checkpoint;
 };
 
-// The file's text: keys sorted, two spaces, no new line at the end.
+// The file's text: keys sorted, two spaces.
 std::string TrainerStateJson(const TrainerStateFacts& facts, const LogHistory& history);
 
 }  // namespace everstep
