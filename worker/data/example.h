@@ -13,9 +13,9 @@ struct Example {
   std::vector<int32_t> ids;
   std::vector<int32_t> labels;  // as long as ids; kIgnoreLabel = not trained on
   // Only of packed rows, then as long as ids. Positions start again with every sequence.
-  std::vector<int32_t> positions;
+  std::vector<int32_t> positions = {};
   // Only of neatly packed rows: number of the sequence, from 1; 0 = padding.
-  std::vector<int32_t> segments;
+  std::vector<int32_t> segments = {};
 };
 
 }  // namespace everstep

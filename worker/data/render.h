@@ -21,7 +21,7 @@ struct RenderedTurn {
 struct RenderOptions {
   // Of reasoning templates: take the thoughts out of all answers but the last.
   bool drop_history_thoughts = false;
-  WallTime today;  // for tool prompts with a date
+  WallTime today = {};  // for tool prompts with a date
 };
 
 // `conversation` is valid (see Conversation). Errors say what is wrong with its tools or calls.

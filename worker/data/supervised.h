@@ -20,7 +20,7 @@ struct SupervisedOptions {
   int64_t cutoff_len = 2048;
   bool mask_history = false;     // train on the last answer only, and cut the oldest turns first
   bool train_on_prompt = false;  // train on everything
-  WallTime today;
+  WallTime today = {};
 };
 
 struct EncodedTurn {
