@@ -6,7 +6,9 @@ namespace everstep {
 
 float ClipCoefficient(double norm, double max_norm) {
   if (max_norm <= 0) return 1.0f;
-  return std::min(1.0f, static_cast<float>(max_norm) / (static_cast<float>(norm) + 1e-6f));
+  // As torch evaluates max_norm / (norm + 1e-6) with a float32 norm: reciprocal, then product.
+  const float reciprocal = 1.0f / (static_cast<float>(norm) + 1e-6f);
+  return std::min(1.0f, reciprocal * static_cast<float>(max_norm));
 }
 
 }  // namespace everstep

@@ -12,9 +12,15 @@
 namespace everstep {
 namespace {
 
-constexpr std::array<std::string_view, 9> kNames{
-    "linear",   "cosine",       "cosine_with_restarts", "polynomial",         "constant",
-    "constant_with_warmup", "inverse_sqrt", "cosine_with_min_lr",   "warmup_stable_decay"};
+constexpr std::array<std::string_view, 9> kNames{"linear",
+                                                 "cosine",
+                                                 "cosine_with_restarts",
+                                                 "polynomial",
+                                                 "constant",
+                                                 "constant_with_warmup",
+                                                 "inverse_sqrt",
+                                                 "cosine_with_min_lr",
+                                                 "warmup_stable_decay"};
 
 double CosineFactor(double cycles, double progress) {
   return 0.5 * (1.0 + std::cos(std::numbers::pi * cycles * 2.0 * progress));
@@ -34,10 +40,9 @@ Result<LrSchedule::Kind> LrSchedule::ParseKind(const std::string& name) {
     return InvalidArgument("lr_scheduler_type: '" + name + "' is not a schedule" +
                            DidYouMean(name, kNames));
   }
-  constexpr std::array kKinds{
-      Kind::kLinear,      Kind::kCosine,           Kind::kCosineWithRestarts,
-      Kind::kPolynomial,  Kind::kConstant,         Kind::kConstantWithWarmup,
-      Kind::kInverseSqrt, Kind::kCosineWithMinLr, Kind::kWarmupStableDecay};
+  constexpr std::array kKinds{Kind::kLinear,      Kind::kCosine,          Kind::kCosineWithRestarts,
+                              Kind::kPolynomial,  Kind::kConstant,        Kind::kConstantWithWarmup,
+                              Kind::kInverseSqrt, Kind::kCosineWithMinLr, Kind::kWarmupStableDecay};
   return kKinds[static_cast<size_t>(found - kNames.begin())];
 }
 
@@ -59,38 +64,71 @@ Result<LrSchedule> LrSchedule::Create(const TrainingArguments& training, int64_t
 }
 
 Status LrSchedule::ReadArguments(const Json& arguments) {
-  bool has_min_lr = false;
   for (const auto& [key, value] : arguments.items()) {
-    if (!value.is_number()) {
+    if (value.is_string()) {
+      RETURN_IF_ERROR(ReadRamp(key, value.get<std::string>()));
+    } else if (value.is_number()) {
+      RETURN_IF_ERROR(ReadNumber(key, value.get<double>()));
+    } else {
       return InvalidArgument("lr_scheduler_kwargs." + key + ": must be a number");
     }
-    const double number = value.get<double>();
-    if (key == "num_cycles") {
-      cycles_ = number;
-    } else if (key == "lr_end" && kind_ == Kind::kPolynomial) {
-      lr_end_ = number;
-    } else if (key == "power" && kind_ == Kind::kPolynomial) {
-      power_ = number;
-    } else if (key == "timescale" && kind_ == Kind::kInverseSqrt) {
-      timescale_ = number;
-    } else if (key == "min_lr_rate" || key == "min_lr_ratio") {
-      min_lr_rate_ = number;
-      has_min_lr = true;
-    } else if (key == "min_lr" && kind_ == Kind::kCosineWithMinLr) {
-      min_lr_rate_ = number / base_rate_;
-      has_min_lr = true;
-    } else if (key == "num_stable_steps" && kind_ == Kind::kWarmupStableDecay) {
-      stable_steps_ = static_cast<int64_t>(number);
-    } else if (key == "num_decay_steps" && kind_ == Kind::kWarmupStableDecay) {
-      decay_steps_ = static_cast<int64_t>(number);
-    } else {
-      return InvalidArgument("lr_scheduler_kwargs." + key +
-                             ": is not an argument of this schedule: remove it");
-    }
   }
-  if (kind_ == Kind::kCosineWithMinLr && !has_min_lr) {
+  const bool has_rate = arguments.contains("min_lr_rate");
+  const bool has_min = arguments.contains("min_lr");
+  if (kind_ == Kind::kCosineWithMinLr && has_rate == has_min) {
     return InvalidArgument(
-        "lr_scheduler_kwargs: cosine_with_min_lr needs min_lr or min_lr_rate: add one");
+        "lr_scheduler_kwargs: cosine_with_min_lr needs one of min_lr and min_lr_rate");
+  }
+  if (kind_ == Kind::kPolynomial && lr_end_ >= base_rate_) {
+    return InvalidArgument("lr_scheduler_kwargs.lr_end: must be below learning_rate");
+  }
+  return {};
+}
+
+Status LrSchedule::ReadNumber(const std::string& key, double number) {
+  const bool stable_decay = kind_ == Kind::kWarmupStableDecay;
+  const bool cosine = kind_ == Kind::kCosine || kind_ == Kind::kCosineWithRestarts ||
+                      kind_ == Kind::kCosineWithMinLr || stable_decay;
+  if (key == "num_cycles" && cosine) {
+    cycles_ = number;
+  } else if (key == "lr_end" && kind_ == Kind::kPolynomial) {
+    lr_end_ = number;
+  } else if (key == "power" && kind_ == Kind::kPolynomial) {
+    power_ = number;
+  } else if (key == "timescale" && kind_ == Kind::kInverseSqrt) {
+    if (number <= 0) return InvalidArgument("lr_scheduler_kwargs.timescale: must be above 0");
+    timescale_ = number;
+  } else if ((key == "min_lr_rate" && kind_ == Kind::kCosineWithMinLr) ||
+             (key == "min_lr_ratio" && stable_decay)) {
+    min_lr_rate_ = number;
+  } else if (key == "min_lr" && kind_ == Kind::kCosineWithMinLr) {
+    min_lr_rate_ = number / base_rate_;
+  } else if (key == "num_stable_steps" && stable_decay) {
+    stable_steps_ = static_cast<int64_t>(number);
+  } else if (key == "num_decay_steps" && stable_decay) {
+    decay_steps_ = static_cast<int64_t>(number);
+  } else {
+    return InvalidArgument("lr_scheduler_kwargs." + key +
+                           ": is not an argument of this schedule: remove it");
+  }
+  return {};
+}
+
+Status LrSchedule::ReadRamp(const std::string& key, const std::string& name) {
+  const bool warmup = key == "warmup_type";
+  if (kind_ != Kind::kWarmupStableDecay || (!warmup && key != "decay_type")) {
+    return InvalidArgument("lr_scheduler_kwargs." + key + ": must be a number");
+  }
+  Ramp& ramp = warmup ? warmup_ramp_ : decay_ramp_;
+  if (name == "linear") {
+    ramp = Ramp::kLinear;
+  } else if (name == "cosine") {
+    ramp = Ramp::kCosine;
+  } else if (name == "1-sqrt") {
+    ramp = Ramp::kOneMinusSqrt;
+  } else {
+    return InvalidArgument("lr_scheduler_kwargs." + key +
+                           ": must be linear, cosine or 1-sqrt; is '" + name + "'");
   }
   return {};
 }
@@ -103,10 +141,8 @@ double LrSchedule::Progress(int64_t step) const {
 double LrSchedule::Factor(int64_t step) const {
   if (kind_ == Kind::kConstant) return 1.0;
   if (step >= warmup_) return Decay(step);
-  const double progress =
-      static_cast<double>(step) / static_cast<double>(std::max<int64_t>(1, warmup_));
-  if (kind_ != Kind::kWarmupStableDecay) return progress;
-  return std::max(0.0, progress * (1.0 - min_lr_rate_) + min_lr_rate_);
+  if (kind_ == Kind::kWarmupStableDecay) return StableWarmup(step);
+  return static_cast<double>(step) / static_cast<double>(std::max<int64_t>(1, warmup_));
 }
 
 double LrSchedule::Decay(int64_t step) const {
@@ -119,8 +155,8 @@ double LrSchedule::Decay(int64_t step) const {
       return std::max(0.0, CosineFactor(cycles_, progress));
     case Kind::kCosineWithRestarts:
       if (progress >= 1.0) return 0.0;
-      return std::max(0.0, 0.5 * (1.0 + std::cos(std::numbers::pi *
-                                                 std::fmod(cycles_ * progress, 1.0))));
+      return std::max(
+          0.0, 0.5 * (1.0 + std::cos(std::numbers::pi * std::fmod(cycles_ * progress, 1.0))));
     case Kind::kPolynomial:
       return Polynomial(step);
     case Kind::kConstant:
@@ -146,12 +182,30 @@ double LrSchedule::Polynomial(int64_t step) const {
   return (range * std::pow(remaining, power_) + lr_end_) / base_rate_;
 }
 
+double LrSchedule::StableWarmup(int64_t step) const {
+  const double progress =
+      static_cast<double>(step) / static_cast<double>(std::max<int64_t>(1, warmup_));
+  double factor = progress;
+  if (warmup_ramp_ == Ramp::kCosine) {
+    factor = 0.5 * (1.0 - std::cos(std::numbers::pi * progress));
+  } else if (warmup_ramp_ == Ramp::kOneMinusSqrt) {
+    factor = 1.0 - std::sqrt(1.0 - progress);
+  }
+  return std::max(0.0, factor * (1.0 - min_lr_rate_) + min_lr_rate_);
+}
+
 double LrSchedule::StableDecay(int64_t step) const {
   if (step < warmup_ + stable_steps_) return 1.0;
   if (step >= warmup_ + stable_steps_ + decay_steps_) return min_lr_rate_;
   const double progress = static_cast<double>(step - warmup_ - stable_steps_) /
                           static_cast<double>(std::max<int64_t>(1, decay_steps_));
-  return std::max(0.0, CosineFactor(cycles_, progress) * (1.0 - min_lr_rate_) + min_lr_rate_);
+  double factor = 1.0 - progress;
+  if (decay_ramp_ == Ramp::kCosine) {
+    factor = CosineFactor(cycles_, progress);
+  } else if (decay_ramp_ == Ramp::kOneMinusSqrt) {
+    factor = 1.0 - std::sqrt(progress);
+  }
+  return std::max(0.0, factor * (1.0 - min_lr_rate_) + min_lr_rate_);
 }
 
 }  // namespace everstep

@@ -35,9 +35,15 @@ class LrSchedule {
     kWarmupStableDecay,
   };
 
+  // How warmup_stable_decay rises and falls.
+  enum class Ramp { kLinear, kCosine, kOneMinusSqrt };
+
   static Result<Kind> ParseKind(const std::string& name);
   Status ReadArguments(const Json& arguments);
+  Status ReadNumber(const std::string& key, double number);
+  Status ReadRamp(const std::string& key, const std::string& name);
   double Factor(int64_t step) const;
+  double StableWarmup(int64_t step) const;
   double Decay(int64_t step) const;
   double Polynomial(int64_t step) const;
   double StableDecay(int64_t step) const;
@@ -56,6 +62,8 @@ class LrSchedule {
   double min_lr_rate_ = 0;
   int64_t stable_steps_ = 0;
   int64_t decay_steps_ = 0;
+  Ramp warmup_ramp_ = Ramp::kLinear;
+  Ramp decay_ramp_ = Ramp::kCosine;
 };
 
 }  // namespace everstep
