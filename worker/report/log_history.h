@@ -17,7 +17,7 @@ struct LogRecord {
   double epoch = 0;
   // Keys as in trainer_state.json: "loss", "grad_norm", "learning_rate"; "eval_loss",
   // "eval_runtime", ...; "train_loss", "train_runtime", ... (the last record).
-  std::map<std::string, double> values;
+  std::map<std::string, double> values{};
   double elapsed_seconds = 0;  // of training, when it was logged
   int64_t input_tokens = 0;    // seen so far; 0 unless include_num_input_tokens_seen
 

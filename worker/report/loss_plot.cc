@@ -10,7 +10,7 @@ namespace {
 constexpr double kWidth = 640, kHeight = 480;
 constexpr double kLeft = 72, kRight = 20, kTop = 44, kBottom = 54;
 constexpr size_t kMaxPoints = 2000;  // more cannot be told apart on the picture
-constexpr int kTargetTicks = 6;
+constexpr int kTargetTicks = 8;
 constexpr char kBlue[] = "#1f77b4";
 
 std::string Format(const char* format, double value) {
