@@ -61,9 +61,6 @@ void CheckMethod(KeyReader* reader, const TrainConfig& config) {
                  "is 0, so that nothing would be trained: set it to at "
                  "least 1");
   }
-  if (config.model.train_from_scratch && !config.model.adapter_name_or_path.empty()) {
-    reader->Fail("train_from_scratch", "cannot be used together with adapter_name_or_path");
-  }
 }
 
 void CheckData(KeyReader* reader, const DataArguments& data) {
@@ -71,6 +68,11 @@ void CheckData(KeyReader* reader, const DataArguments& data) {
     reader->Fail("dataset_dir",
                  "data sets from the hub are not done yet: give a folder with "
                  "dataset_info.json");
+  }
+  if (!data.ignore_pad_token_for_loss) {
+    reader->Fail("ignore_pad_token_for_loss",
+                 "counting padding in the loss is not done yet: "
+                 "remove it");
   }
   if (data.val_size > 0 && !data.eval_dataset.empty()) {
     reader->Fail("val_size", "cannot be used together with eval_dataset: remove one");
@@ -182,16 +184,21 @@ void CheckScheduler(KeyReader* reader, const TrainingArguments& training) {
     if (settings.type == type) names = settings.names;
   }
   for (const auto& [name, value] : training.lr_scheduler_kwargs.items()) {
+    const bool is_word = name.ends_with("_type");
     if (std::find(names.begin(), names.end(), name) == names.end()) {
       reader->Fail("lr_scheduler_kwargs", "the schedule '" + type + "' has no setting '" + name +
                                               "'" + DidYouMean(name, names));
+    } else if (is_word ? !value.is_string() : !value.is_number()) {
+      reader->Fail("lr_scheduler_kwargs", name + (is_word ? " must be text" : " must be a number") +
+                                              ", is " + DumpJson(value));
     }
   }
-  const Json& kwargs = training.lr_scheduler_kwargs;
-  if (type == "cosine_with_min_lr" && !kwargs.contains("min_lr") &&
-      !kwargs.contains("min_lr_rate")) {
-    reader->Fail("lr_scheduler_kwargs",
-                 "the schedule cosine_with_min_lr needs min_lr or min_lr_rate");
+  const bool has_min = training.lr_scheduler_kwargs.contains("min_lr");
+  const bool has_rate = training.lr_scheduler_kwargs.contains("min_lr_rate");
+  if (type == "cosine_with_min_lr" && has_min == has_rate) {
+    reader->Fail("lr_scheduler_kwargs", std::string("the schedule cosine_with_min_lr needs ") +
+                                            (has_min ? "only one of " : "one of ") +
+                                            "min_lr and min_lr_rate");
   }
 }
 

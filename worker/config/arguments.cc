@@ -27,7 +27,6 @@ void ReadModel(KeyReader* reader, ModelArguments* model) {
   reader->TextList("add_special_tokens", &model->add_special_tokens);
   reader->Bool("split_special_tokens", &model->split_special_tokens);
   ReadWord(reader, "rope_scaling", {"linear", "dynamic", "yarn", "llama3"}, &model->rope_scaling);
-  reader->Bool("train_from_scratch", &model->train_from_scratch);
 }
 
 void ReadDataSets(KeyReader* reader, DataArguments* data) {
@@ -97,7 +96,6 @@ void ReadFinetuning(KeyReader* reader, FinetuningArguments* finetuning) {
   reader->Integer("freeze_trainable_layers", kAny, &freeze->trainable_layers);
   reader->TextList("freeze_trainable_modules", &freeze->trainable_modules);
   reader->TextList("freeze_extra_modules", &freeze->extra_modules);
-  reader->Bool("pure_bf16", &finetuning->pure_bf16);
   reader->Bool("use_dft_loss", &finetuning->use_dft_loss);
   reader->Bool("plot_loss", &finetuning->plot_loss);
   reader->Bool("compute_accuracy", &finetuning->compute_accuracy);

@@ -26,7 +26,7 @@ constexpr KnownKey kKeys[] = {
     {"max_samples", Support::kSupported, "null", "the first so many examples of each data set"},
     {"eval_num_beams", Support::kNoEffect, "null", "is for generation"},
     {"ignore_pad_token_for_loss", Support::kSupported, "true",
-     "padding does not count in the loss"},
+     "padding does not count in the loss; false is refused"},
     {"val_size", Support::kSupported, "0",
      "share (below 1) or number of examples kept for evaluation"},
     {"eval_on_each_dataset", Support::kSupported, "false", "evaluates on each data set by itself"},

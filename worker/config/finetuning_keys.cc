@@ -24,8 +24,9 @@ constexpr KnownKey kKeys[] = {
      "freeze: names of the modules inside those layers"},
     {"freeze_extra_modules", Support::kSupported, "null",
      "freeze: further modules that are trained"},
-    {"pure_bf16", Support::kSupported, "false",
-     "weights and optimizer in bf16 without an fp32 copy"},
+    {"pure_bf16", Support::kRefused, "false",
+     "training without an fp32 copy of the weights needs a GPU, which is not done yet: use bf16: "
+     "true"},
     {"use_dft_loss", Support::kSupported, "false", "dynamic fine-tuning loss"},
     {"plot_loss", Support::kSupported, "false", "draws training_loss"},
     {"compute_accuracy", Support::kSupported, "false", "token accuracy at evaluation"},

@@ -39,7 +39,6 @@ struct ModelArguments {
   std::vector<std::string> add_special_tokens;
   bool split_special_tokens = false;
   std::string rope_scaling;  // "", linear, dynamic, yarn, llama3
-  bool train_from_scratch = false;
 };
 
 struct DataArguments {
@@ -92,7 +91,6 @@ struct FinetuningArguments {
   FinetuningType type = FinetuningType::kLora;
   LoraArguments lora;
   FreezeArguments freeze;
-  bool pure_bf16 = false;
   bool use_dft_loss = false;
   bool plot_loss = false;
   bool compute_accuracy = false;

@@ -204,8 +204,16 @@ const BadFile kTogether[] = {
      With("lr_scheduler_type: cosine\nlr_scheduler_kwargs: {cycles: 2}"),
      "train.yaml:5: lr_scheduler_kwargs: the schedule 'cosine' has no setting 'cycles'"},
     {"MinLrMissing", With("lr_scheduler_type: cosine_with_min_lr"),
-     "train.yaml: lr_scheduler_kwargs: the schedule cosine_with_min_lr needs min_lr or "
+     "train.yaml: lr_scheduler_kwargs: the schedule cosine_with_min_lr needs one of min_lr and "
      "min_lr_rate"},
+    {"MinLrTwice",
+     With(
+         "lr_scheduler_type: cosine_with_min_lr\nlr_scheduler_kwargs: {min_lr: 0, min_lr_rate: 0}"),
+     "train.yaml:5: lr_scheduler_kwargs: the schedule cosine_with_min_lr needs only one of min_lr "
+     "and min_lr_rate"},
+    {"ScheduleSettingIsText",
+     With("lr_scheduler_type: cosine\nlr_scheduler_kwargs: {num_cycles: a}"),
+     "train.yaml:5: lr_scheduler_kwargs: num_cycles must be a number, is \"a\""},
 };
 
 const BadFile kNotDone[] = {
@@ -229,6 +237,13 @@ const BadFile kNotDone[] = {
      "train.yaml:4: deepspeed: DeepSpeed's ZeRO is not done yet: remove deepspeed, every rank "
      "holds the whole model"},
     {"Fp16", With("fp16: true"), "train.yaml:4: fp16: fp16 is not done: use bf16: true"},
+    {"PureBf16", With("pure_bf16: true"),
+     "train.yaml:4: pure_bf16: training without an fp32 copy of the weights needs a GPU, which is "
+     "not done yet: use bf16: true"},
+    {"FromScratch", With("train_from_scratch: true"),
+     "train.yaml:4: train_from_scratch: random weights are not done yet: remove it, or make a "
+     "model "
+     "directory with them"},
     {"Streaming", With("streaming: true\nmax_steps: 10"),
      "train.yaml:4: streaming: reading data as a stream is not done yet: remove streaming (and "
      "buffer_size)"},
@@ -239,6 +254,9 @@ const BadFile kNotDone[] = {
     {"OnlineData", With("dataset_dir: ONLINE"),
      "train.yaml:4: dataset_dir: data sets from the hub are not done yet: give a folder with "
      "dataset_info.json"},
+    {"PaddingInTheLoss", With("ignore_pad_token_for_loss: false"),
+     "train.yaml:4: ignore_pad_token_for_loss: counting padding in the loss is not done yet: "
+     "remove it"},
     {"InterleaveOnce", With("mix_strategy: interleave_once"),
      "train.yaml:4: mix_strategy: is not done (it fails in LLaMA-Factory too): use "
      "interleave_under or interleave_over"},
