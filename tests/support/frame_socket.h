@@ -9,6 +9,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -78,18 +79,23 @@ class FrameSocket {
   // The next message of this kind; others before it are dropped. Empty when there is none.
   template <typename T>
   std::optional<T> Await() {
-    while (true) {
+    // Heartbeats may come for ever.
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(kPatienceSeconds);
+    while (std::chrono::steady_clock::now() < deadline) {
       Result<wire::Message> message = Read();
       if (!message) return std::nullopt;
       if (auto* typed = std::get_if<T>(&*message)) return std::move(*typed);
     }
+    return std::nullopt;
   }
   // True when the other side closes; whatever it still sends is dropped.
   bool AwaitClosed() {
-    while (true) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(kPatienceSeconds);
+    while (std::chrono::steady_clock::now() < deadline) {
       Result<wire::Message> message = Read();
       if (!message) return message.error().message == "closed";
     }
+    return false;
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,7 @@ class Child {
   explicit Child(std::string_view mode) : mode_(mode) {}
 
   int Run() {
+    std::unique_lock setup(mutex_);  // messages wait until everything is there
     auto heartbeat = HeartbeatWriter::FromEnvironment();
     auto control = ControlChannel::FromEnvironment(
         {.on_message = [this](const wire::Message& message) { OnMessage(message); },
@@ -29,6 +31,7 @@ class Child {
     if (!heartbeat || !control || !*heartbeat || !*control) return 1;
     heartbeat_ = heartbeat->get();
     control_ = control->get();
+    setup.unlock();
     std::string endpoint = std::to_string(getpid());
     if (mode_ == "orphan") endpoint = std::to_string(LeaveOrphan());
     (void)control_->Send(wire::Ready{.rank = -1, .endpoint = endpoint});
@@ -57,6 +60,7 @@ class Child {
   }
 
   void OnMessage(const wire::Message& message) {
+    const std::lock_guard lock(mutex_);
     if (const auto* membership = std::get_if<wire::Membership>(&message)) {
       heartbeat_->SetProgress(membership->generation, 5, "compute");
       (void)control_->Send(wire::Regrouped{-1, membership->generation, 5});
@@ -79,6 +83,7 @@ class Child {
   }
 
   const std::string_view mode_;
+  std::mutex mutex_;
   HeartbeatWriter* heartbeat_ = nullptr;
   ControlChannel* control_ = nullptr;
 };

@@ -212,7 +212,7 @@ TEST_F(SupervisorTest, AStoppedProcessIsNotDead) {
   while (beats < 8) {
     const auto message = socket_.Read();
     ASSERT_TRUE(message.has_value());
-    EXPECT_FALSE(std::holds_alternative<wire::ProcessDied>(*message));
+    ASSERT_FALSE(std::holds_alternative<wire::ProcessDied>(*message));
     if (std::holds_alternative<wire::Heartbeat>(*message)) ++beats;
   }
   kill(static_cast<pid_t>(started_->pid), SIGCONT);
@@ -276,7 +276,7 @@ TEST_F(SupervisorTest, EndsWithZeroWhenTheProcessHasFinished) {
   while (true) {
     const auto message = socket_.Read();
     if (!message) break;
-    EXPECT_FALSE(std::holds_alternative<wire::ProcessDied>(*message));
+    ASSERT_FALSE(std::holds_alternative<wire::ProcessDied>(*message));
   }
   EXPECT_EQ(ExitCode(), 0);
 }
