@@ -26,7 +26,7 @@ Result<std::string> TextCell(const OrderedJson& row, const std::string& column) 
 
 Result<std::string> ToolsCell(const OrderedJson& row, const std::string& column) {
   const OrderedJson& cell = Cell(row, column);
-  if (cell.is_array() || cell.is_object()) return PythonJson(cell);
+  if (cell.is_array() || cell.is_object()) return PythonJsonUtf8(cell);
   return TextCell(row, column);
 }
 

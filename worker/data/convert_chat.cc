@@ -47,7 +47,7 @@ std::optional<std::string> ToolCallText(const OrderedJson& message) {
   for (const OrderedJson& call : message["tool_calls"]) {
     calls.push_back(call.is_object() && call.contains("function") ? call["function"] : call);
   }
-  return PythonJson(calls);
+  return PythonJsonUtf8(calls);
 }
 
 bool MayStandAt(Role role, size_t position) {

@@ -69,9 +69,9 @@ struct Writer {
 
 }  // namespace
 
-std::string PythonJson(const OrderedJson& value) { return PythonJson(value, -1); }
+std::string PythonJsonUtf8(const OrderedJson& value) { return PythonJsonUtf8(value, -1); }
 
-std::string PythonJson(const OrderedJson& value, int indent) {
+std::string PythonJsonUtf8(const OrderedJson& value, int indent) {
   Writer writer{.out = "", .indent = indent};
   writer.Write(value, 0);
   return std::move(writer.out);

@@ -10,9 +10,9 @@
 
 namespace everstep {
 
-std::string PythonJson(const OrderedJson& value);
+std::string PythonJsonUtf8(const OrderedJson& value);
 // With indent=`indent`: one item a line.
-std::string PythonJson(const OrderedJson& value, int indent);
+std::string PythonJsonUtf8(const OrderedJson& value, int indent);
 
 }  // namespace everstep
 

@@ -35,7 +35,7 @@ OrderedJson Wrapped(const OrderedJson& tool) {
 std::string TextOf(const OrderedJson& object, const char* key) {
   if (!object.is_object() || !object.contains(key)) return "";
   const OrderedJson& value = object[key];
-  return value.is_string() ? value.get<std::string>() : PythonJson(value);
+  return value.is_string() ? value.get<std::string>() : PythonJsonUtf8(value);
 }
 
 bool IsTruthy(const OrderedJson& object, const char* key) {
@@ -48,7 +48,7 @@ std::string ParameterLine(const std::string& name, const OrderedJson& parameter,
   if (IsTruthy(parameter, "enum")) {
     std::vector<std::string> names;
     for (const OrderedJson& choice : parameter["enum"]) {
-      names.push_back(choice.is_string() ? choice.get<std::string>() : PythonJson(choice));
+      names.push_back(choice.is_string() ? choice.get<std::string>() : PythonJsonUtf8(choice));
     }
     choices = ", should be one of [" + Join(names, ", ") + "]";
   }
@@ -108,7 +108,7 @@ std::string DateText(WallTime today) {
 
 std::string Llama3Prompt(const OrderedJson& tools, WallTime today) {
   std::string text;
-  for (const OrderedJson& tool : tools) text += PythonJson(Wrapped(tool), 4) + "\n\n";
+  for (const OrderedJson& tool : tools) text += PythonJsonUtf8(Wrapped(tool), 4) + "\n\n";
   return "Cutting Knowledge Date: December 2023\nToday Date: " + DateText(today) +
          "\n\n"
          "You have access to the following functions. To call a function, please respond with "
@@ -122,12 +122,12 @@ std::string Llama3Prompt(const OrderedJson& tools, WallTime today) {
 std::string MistralPrompt(const OrderedJson& tools) {
   OrderedJson wrapped = OrderedJson::array();
   for (const OrderedJson& tool : tools) wrapped.push_back(Wrapped(tool));
-  return "[AVAILABLE_TOOLS] " + PythonJson(wrapped) + "[/AVAILABLE_TOOLS]";
+  return "[AVAILABLE_TOOLS] " + PythonJsonUtf8(wrapped) + "[/AVAILABLE_TOOLS]";
 }
 
 std::string QwenPrompt(const OrderedJson& tools) {
   std::string text;
-  for (const OrderedJson& tool : tools) text += "\n" + PythonJson(Wrapped(tool));
+  for (const OrderedJson& tool : tools) text += "\n" + PythonJsonUtf8(Wrapped(tool));
   return "\n\n# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
          "You are provided with function signatures within <tools></tools> XML tags:\n<tools>" +
          text +
@@ -146,7 +146,7 @@ Result<std::vector<FunctionCall>> ParseCalls(std::string_view text) {
   for (const OrderedJson& call : list) {
     if (!call.is_object() || !call.contains("name") || !call.contains("arguments")) {
       return InvalidArgument("a function call must have 'name' and 'arguments', is '" +
-                             PythonJson(call) + "'");
+                             PythonJsonUtf8(call) + "'");
     }
     calls.push_back({TextOf(call, "name"), call["arguments"]});
   }
@@ -160,16 +160,16 @@ std::string CallText(ToolFormat format, const std::vector<FunctionCall>& calls) 
   for (const FunctionCall& call : calls) {
     list.push_back(OrderedJson{{"name", call.name}, {arguments_key, call.arguments}});
     if (format == ToolFormat::kQwen) {
-      texts.push_back("<tool_call>\n" + PythonJson(list.back()) + "\n</tool_call>");
+      texts.push_back("<tool_call>\n" + PythonJsonUtf8(list.back()) + "\n</tool_call>");
     } else {
-      texts.push_back("Action: " + call.name + "\nAction Input: " + PythonJson(call.arguments));
+      texts.push_back("Action: " + call.name + "\nAction Input: " + PythonJsonUtf8(call.arguments));
     }
   }
   switch (format) {
     case ToolFormat::kLlama3:
-      return PythonJson(list.size() == 1 ? list.front() : list);
+      return PythonJsonUtf8(list.size() == 1 ? list.front() : list);
     case ToolFormat::kMistral:
-      return PythonJson(list);
+      return PythonJsonUtf8(list);
     case ToolFormat::kDefault:
     case ToolFormat::kQwen:
     case ToolFormat::kPhi4Mini:
