@@ -109,13 +109,16 @@ RunShape Artifacts::Shape() const {
 
 // ---- Starting from a checkpoint ----------------------------------------------------------------
 
-Result<std::string> Artifacts::ChooseCheckpoint(Communicator& communicator, int64_t durable_step) {
+Result<std::string> Artifacts::ChooseCheckpoint(Communicator& communicator,
+                                                const wire::Membership& membership) {
   Result<std::string> decision = std::string();
-  if (communicator.rank() == 0) decision = DecideCheckpoint(durable_step);
+  if (communicator.rank() == 0) decision = DecideCheckpoint(membership);
   return BroadcastDecision(communicator, std::move(decision));
 }
 
-Result<std::string> Artifacts::DecideCheckpoint(int64_t durable_step) {
+Result<std::string> Artifacts::DecideCheckpoint(const wire::Membership& membership) {
+  // Raises the fence before anything is removed or chosen: an older generation writes no more.
+  RETURN_IF_ERROR(store_.TakeOver(membership.generation));
   const TrainingArguments& training = workload_.config().training;
   if (options_.first_start && !training.resume_from_checkpoint.empty()) {
     return training.resume_from_checkpoint;
@@ -129,9 +132,10 @@ Result<std::string> Artifacts::DecideCheckpoint(int64_t durable_step) {
     LogWarning("checkpoint skipped", {{"path", skipped.path}, {"reason", skipped.reason}});
   }
   if (found.newest) return *found.newest;
-  if (durable_step > 0) {
+  if (membership.durable_step > 0) {
     return MakeError(ErrorCode::kFailedPrecondition,
-                     store_.directory() + ": a checkpoint of step " + std::to_string(durable_step) +
+                     store_.directory() + ": a checkpoint of step " +
+                         std::to_string(membership.durable_step) +
                          " was saved, but no valid one is left: restore it, or start the job over");
   }
   return std::string();

@@ -62,7 +62,7 @@ class Artifacts {
   Status PrepareTokenizerFiles();
   std::string TrainerState(TrainingState& state, bool should_save) const;
   RunShape Shape() const;
-  Result<std::string> DecideCheckpoint(int64_t durable_step);
+  Result<std::string> DecideCheckpoint(const wire::Membership& membership);
   void OnSaved(const SaveOutcome& outcome);
 
   Workload& workload_;

@@ -111,7 +111,7 @@ Status Trainer::Regroup(const wire::Membership& membership) {
 Status Trainer::StartFromCheckpoint() {
   SetPhase("load");
   ASSIGN_OR_RETURN(const std::string path,
-                   artifacts_.ChooseCheckpoint(*communicator_, membership_.durable_step));
+                   artifacts_.ChooseCheckpoint(*communicator_, membership_));
   return artifacts_.Load(path, state_);
 }
 
