@@ -218,7 +218,7 @@ Result<pid_t> ProcessRuntime::Launch(const OrderedJson& pod) {
   ASSIGN_OR_RETURN(const PodVolumes volumes, PrepareVolumes(pod));
   const ResolveContext context{PodAddress(ReplicaOf(pod)), "local", HostNames()};
   ASSIGN_OR_RETURN(auto environment, ResolveEnvironment(pod, volumes, context));
-  environment["EVERSTEP_DIE_WITH_PARENT"] = "1";
+  environment["EVERSTEP_DIE_WITH_PARENT"] = std::to_string(getpid());
   ASSIGN_OR_RETURN(std::vector<std::string> command, WorkerCommand(pod));
   if (command.empty()) return InvalidArgument("pod " + name + " has no command");
   if (const fs::path beside = fs::path(options_.program_directory) / command.front();

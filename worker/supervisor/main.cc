@@ -59,10 +59,9 @@ int Main(int argc, char** argv) {
     LogError(options.error().message);
     return kExitBadInput;
   }
-  if (options->die_with_parent) {
-    const pid_t parent = getppid();
+  if (options->parent_pid != 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (parent == 1 || getppid() != parent) return 1;  // it was gone already
+    if (getppid() != options->parent_pid) return 1;  // it was gone already
   }
   ChooseNetworkInterface(*options);
   return Supervisor(std::move(*options)).Run();

@@ -75,7 +75,8 @@ Result<SupervisorOptions> ReadSupervisorOptions(const Environment& environment,
       options.rendezvous_port = rendezvous.substr(colon + 1);
     }
   }
-  options.die_with_parent = read.Text("EVERSTEP_DIE_WITH_PARENT") == "1";
+  options.parent_pid =
+      read.Number("EVERSTEP_DIE_WITH_PARENT", 0, 1, std::numeric_limits<int>::max());
   if (!read.problems().empty()) return InvalidArgument(Join(read.problems(), "\n"));
   if (command.empty()) command.push_back(default_program);
   options.command = std::move(command);

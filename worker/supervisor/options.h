@@ -20,9 +20,10 @@ struct SupervisorOptions {
   std::string rendezvous_port;
   int world_size = 1;  // WORLD_SIZE; processes of all replicas
   std::vector<std::string> command;
-  int stop_grace_seconds = 30;   // EVERSTEP_STOP_GRACE_SECONDS; between SIGTERM and SIGKILL
-  bool die_with_parent = false;  // EVERSTEP_DIE_WITH_PARENT=1
-  Environment environment;       // what each process inherits
+  int stop_grace_seconds = 30;  // EVERSTEP_STOP_GRACE_SECONDS; between SIGTERM and SIGKILL
+  // EVERSTEP_DIE_WITH_PARENT: the process whose end ends this one too; 0 = none.
+  int parent_pid = 0;
+  Environment environment;  // what each process inherits
 };
 
 // `command` comes from the command line, `default_program` takes its place when it is empty. All

@@ -27,6 +27,8 @@ constexpr size_t kMaxTextBytes = 64 << 10;
 constexpr int kLogPatienceMs = 20;
 // Looks at an exiting process before "no exit code yet" means 0.
 constexpr int kExitCodeLooks = 2;
+// Set by the operator while the job holds no state yet. It counts for a process's first life only.
+constexpr char kFirstStartVariable[] = "EVERSTEP_FIRST_START";
 
 }  // namespace
 
@@ -79,6 +81,8 @@ void RankProcess::Start() {
     report_(last_words_);
     return;
   }
+  // A later life finds what this one has written: it must not take it for an older run's.
+  config_.spawn.environment.erase(kFirstStartVariable);
   heartbeat_ = std::move(*heartbeat);
   pid_ = spawned->pid;
   state_ = State::kRunning;

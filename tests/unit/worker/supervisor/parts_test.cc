@@ -146,13 +146,13 @@ TEST(SupervisorOptionsTest, ReadsThePodsEnvironment) {
                                               {"EVERSTEP_PROCESSES", "4"},
                                               {"WORLD_SIZE", "16"},
                                               {"EVERSTEP_RENDEZVOUS", "[::1]:700"},
-                                              {"EVERSTEP_DIE_WITH_PARENT", "1"}},
+                                              {"EVERSTEP_DIE_WITH_PARENT", "77"}},
                                              {}, "/bin/default");
   ASSERT_TRUE(options.has_value()) << options.error().message;
   EXPECT_EQ(options->rendezvous_host, "::1");
   EXPECT_EQ(options->rendezvous_port, "700");
   EXPECT_EQ(options->command, std::vector<std::string>{"/bin/default"});
-  EXPECT_TRUE(options->die_with_parent);
+  EXPECT_EQ(options->parent_pid, 77);
   const Environment process = ProcessEnvironment(*options, 3);
   EXPECT_EQ(process.at("RANK"), "11");
   EXPECT_EQ(process.at("LOCAL_RANK"), "3");

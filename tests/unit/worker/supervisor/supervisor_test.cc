@@ -54,6 +54,7 @@ class SupervisorTest : public testing::Test {
         {"EVERSTEP_PROCESSES", std::to_string(processes_)},
         {"WORLD_SIZE", std::to_string(2 * processes_)},
         {"MASTER_ADDR", "127.0.1.1"},
+        {"EVERSTEP_FIRST_START", "1"},
         {"PATH", "/usr/bin:/bin"}};
     if (with_rendezvous_) {
       environment["EVERSTEP_RENDEZVOUS"] = "127.0.0.1:" + std::to_string(listener_.port());
@@ -187,6 +188,14 @@ TEST_F(SupervisorTest, StartsAProcessAgainInPlace) {
   SendMembership(3, {1});
   EXPECT_EQ(socket_.Await<wire::Regrouped>()->generation, 3u);
   EXPECT_TRUE(Exists(static_cast<pid_t>(started_->pid)));
+}
+
+TEST_F(SupervisorTest, OnlyTheFirstLifeIsAFirstStart) {
+  Run({"sh", "-c", "echo \"first start: ${EVERSTEP_FIRST_START:-no}\" >&2; exit 7"});
+  Accept();
+  EXPECT_EQ(socket_.Await<wire::LastWords>()->text, "first start: 1\n");
+  socket_.Send(wire::StartProcess{1});
+  EXPECT_EQ(socket_.Await<wire::LastWords>()->text, "first start: no\n");
 }
 
 TEST_F(SupervisorTest, PassesOnExitCodeAndLastWords) {
