@@ -41,8 +41,9 @@ class Artifacts {
 
   // Collective; the first member decides. The checkpoint that a run without any state starts
   // from, or "" to start from the beginning. kFailedPrecondition when a checkpoint of
-  // `durable_step` was announced and no valid one is left.
-  Result<std::string> ChooseCheckpoint(Communicator& communicator, int64_t durable_step);
+  // the durable step was announced and no valid one is left.
+  Result<std::string> ChooseCheckpoint(Communicator& communicator,
+                                       const wire::Membership& membership);
   Status Load(const std::string& path, TrainingState& state);
 
   // A failure to append is a warning: training is worth more than a log line.
