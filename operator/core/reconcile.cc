@@ -140,6 +140,7 @@ class Reconciler {
       Failure failure;
       failure.rank = pod.replica * job_.spec.processes_per_replica;
       failure.pod_alive = false;
+      failure.regrouped = status().value("regroupedGeneration", uint64_t{0});
       failure.exited = pod.exit_code > 0;
       failure.exit_code = pod.exit_code;
       failure.step = status().contains("progress") ? status()["progress"].value("step", 0) : 0;

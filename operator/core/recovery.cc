@@ -21,10 +21,11 @@ void CountProgress(const Failure& failure, RecoveryHistory& history) {
   if (failure.step > history.last_step) {
     history.no_progress = 1;
     history.in_place_in_a_row.clear();
-  } else {
+  } else if (!failure.joined || failure.regrouped > history.last_regrouped) {
     ++history.no_progress;
   }
   history.last_step = failure.step;
+  history.last_regrouped = std::max(history.last_regrouped, failure.regrouped);
 }
 
 double Backoff(const RecoverySpec& policy, int no_progress) {
@@ -49,6 +50,7 @@ OrderedJson RecoveryHistory::ToJson() const {
           {"inWindow", charged_unix_seconds.size()},
           {"chargedAt", charged_unix_seconds},
           {"lastStep", last_step},
+          {"lastRegrouped", last_regrouped},
           {"noProgress", no_progress},
           {"inPlaceInARow", in_a_row}};
 }
@@ -61,6 +63,7 @@ RecoveryHistory RecoveryHistory::FromJson(const OrderedJson& json) {
   history.recreated = json.value("recreated", int64_t{0});
   history.charged_unix_seconds = json.value("chargedAt", std::vector<int64_t>{});
   history.last_step = json.value("lastStep", int64_t{-1});
+  history.last_regrouped = json.value("lastRegrouped", uint64_t{0});
   history.no_progress = json.value("noProgress", 0);
   if (json.contains("inPlaceInARow")) {
     for (const auto& [rank, count] : json["inPlaceInARow"].items()) {

@@ -17,7 +17,8 @@ namespace everstep {
 struct RecoveryHistory {
   std::vector<int64_t> charged_unix_seconds;  // restarts that count, oldest first
   int64_t last_step = -1;                     // completed steps at the last failure
-  int no_progress = 0;                        // failures in a row in that step
+  uint64_t last_regrouped = 0;                // Failure::regrouped then
+  int no_progress = 0;                        // attempts in a row that failed in that step
   std::map<int, int> in_place_in_a_row;       // per rank, without progress between
   int64_t total = 0;
   int64_t in_place = 0;
@@ -33,6 +34,11 @@ struct Failure {
   bool pod_alive = true;
   // It follows from another rank's death: it gets a new process and is charged to nobody.
   bool victim = false;
+  // It had become a member of a generation.
+  bool joined = true;
+  // Newest generation that had regrouped. Members that die while it stays the same (all ranks
+  // killed at once) end one attempt at the step, not several.
+  uint64_t regrouped = 0;
   bool exited = false;  // by itself, with exit_code; else by a signal or silently
   int exit_code = 0;
   int64_t step = 0;          // completed steps

@@ -266,6 +266,8 @@ RecoveryDecision Controller::OnProcessDied(const std::string& job, const Inciden
   Failure failure;
   failure.rank = rank;
   failure.victim = victim;
+  failure.joined = incident.was_member;
+  failure.regrouped = status.value("regroupedGeneration", uint64_t{0});
   failure.exited = incident.cause == IncidentCause::kExited;
   failure.exit_code = incident.exit_code;
   failure.step = incident.interrupted_step;
@@ -330,10 +332,10 @@ void Controller::OnMembership(const std::string& job, const wire::Membership& me
 }
 
 void Controller::OnRegrouped(const std::string& job, uint64_t generation, int64_t step) {
-  (void)generation;
   (void)step;
-  const Status written = UpdateStatus(job, [](OrderedJson& status) {
+  const Status written = UpdateStatus(job, [&](OrderedJson& status) {
     if (IsTerminal(status)) return false;
+    status["regroupedGeneration"] = generation;
     const int64_t members =
         status.contains("attempt") ? status["attempt"].value("worldSize", int64_t{0}) : 0;
     status["phase"] =
