@@ -12,9 +12,6 @@ using torch::autograd::variable_list;
 
 // Weights are not variables of the graph: their gradients go straight into the flat vector. The
 // model outlives the graph, so the graph holds plain addresses.
-void Save(AutogradContext* context, const char* key, Weight& weight) {
-  context->saved_data[key] = reinterpret_cast<int64_t>(&weight);
-}
 Weight& Saved(AutogradContext* context, const char* key) {
   return *reinterpret_cast<Weight*>(context->saved_data[key].toInt());
 }
