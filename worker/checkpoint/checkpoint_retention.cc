@@ -31,6 +31,7 @@ std::vector<RetainedCheckpoint> OursIn(const std::string& directory) {
 }  // namespace
 
 Result<std::vector<std::string>> CheckpointStore::Retain(const RetentionOptions& options) {
+  if (options.total_limit.value_or(0) < 1) return std::vector<std::string>();
   const std::lock_guard writing(writing_);
   std::vector<RetainedCheckpoint> ours = OursIn(directory_);
   // Sizes are right in all that are called valid; the one to fall back on is read to the end.

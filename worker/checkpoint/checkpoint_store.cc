@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <map>
 #include <string_view>
 
 #include "common/check.h"
@@ -109,10 +110,15 @@ Status CheckpointStore::TakeOver(uint64_t generation) {
   RETURN_IF_ERROR(MakeDirectories(directory_));
   const Status raised = fence_.Raise(generation);
   if (!raised && raised.error().code != ErrorCode::kResourceExhausted) return raised;
-  return RemoveStale();
+  RemoveStale();
+  return {};
 }
 
-Status CheckpointStore::RemoveStale() {
+// What cannot be removed takes space and does no other harm.
+void CheckpointStore::RemoveStale() {
+  const auto warn = [](const Status& status) {
+    if (!status) LogWarning("not removed", {{"error", status.error().message}});
+  };
   const std::lock_guard lock(mutex_);
   for (const std::string& name : NamesIn(directory_)) {
     const std::string path = (fs::path(directory_) / name).string();
@@ -121,16 +127,15 @@ Status CheckpointStore::RemoveStale() {
     const std::string replaced = NameOfHidden(name, kReplaced);
     const std::string original = (fs::path(directory_) / replaced).string();
     if (!replaced.empty() && !fs::exists(original)) {
-      RETURN_IF_ERROR(Rename(path, original));
+      warn(Rename(path, original));
       continue;
     }
     if (!replaced.empty() || !NameOfHidden(name, kTemporary).empty() ||
         !NameOfHidden(name, kTrash).empty()) {
       LogInfo("removing what was left half-written", {{"path", path}});
-      RETURN_IF_ERROR(RemoveTree(path));
+      warn(RemoveTree(path));
     }
   }
-  return {};
 }
 
 Status CheckpointStore::CheckSpace(uint64_t bytes, const std::string& what) const {
@@ -192,9 +197,11 @@ Status CheckpointStore::WriteFinal(const FileSet& files) {
   RETURN_IF_ERROR(MakeDirectories(directory_));
   ASSIGN_OR_RETURN(const uint64_t needed, BytesNeeded(files));
   RETURN_IF_ERROR(CheckSpace(needed, directory_));
+  // Names are made once: the generation may change while the files are written.
+  std::map<std::string, std::string> temporaries;
   const auto hidden = [&](const std::string& path) {
     EVERSTEP_CHECK(path.find('/') == std::string::npos);
-    const std::string temporary = HiddenPath(path, kTemporary);
+    const std::string& temporary = temporaries[path] = HiddenPath(path, kTemporary);
     const std::lock_guard lock(mutex_);
     in_progress_.insert(temporary);
     return temporary;
@@ -203,8 +210,8 @@ Status CheckpointStore::WriteFinal(const FileSet& files) {
   Status status = WriteFiles(files, hidden, &written);
   if (status) {
     status = fence_.Guard([&]() -> Status {
-      for (const ManifestFile& file : written.files) {
-        RETURN_IF_ERROR(Rename(hidden(file.path), (fs::path(directory_) / file.path).string()));
+      for (const auto& [path, temporary] : temporaries) {
+        RETURN_IF_ERROR(Rename(temporary, (fs::path(directory_) / path).string()));
       }
       return SyncDirectory(directory_);
     });

@@ -65,7 +65,7 @@ class CheckpointStore {
 
  private:
   std::string HiddenPath(const std::string& name, const char* purpose) const;
-  Status RemoveStale();
+  void RemoveStale();
   Status CheckSpace(uint64_t bytes, const std::string& what) const;
   Status Commit(const std::string& temporary, const std::string& path);
   Status Remove(const std::vector<int64_t>& steps);

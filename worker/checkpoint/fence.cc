@@ -95,6 +95,7 @@ Status GenerationFence::Raise(uint64_t generation) {
 Status GenerationFence::Guard(const std::function<Status()>& commit) {
   const DirectoryLock lock(directory_);
   ASSIGN_OR_RETURN(const Owner owner, Read());
+  if (generation_ == 0) return commit();
   const bool same_run = owner.run == run_;
   if (written_ && !same_run) return Fenced(directory_, "run '" + owner.run + "'");
   if (same_run && owner.generation > generation_) {

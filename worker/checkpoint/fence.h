@@ -28,6 +28,7 @@ class GenerationFence {
   // the file stays as it is (kResourceExhausted) and the next Guard raises it.
   Status Raise(uint64_t generation);
   // Runs `commit` unless a newer generation or another run has raised the fence: kAborted then.
+  // Who has never raised it (a tool, a run that clears its directory first) is not held back.
   Status Guard(const std::function<Status()>& commit);
 
   // The generation this process last raised the fence to; 0 before.
