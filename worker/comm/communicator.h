@@ -76,7 +76,7 @@ class Communicator {
   virtual Status Barrier() = 0;
 
   // Between two members, beside what the others do. The lengths must agree. Send returns when
-  // the bytes have left this process, not when they have arrived.
+  // the bytes have left this process, not when they have arrived; a long one waits for Receive.
   virtual Status Send(int to, ConstBytes bytes) = 0;
   virtual Status Receive(int from, MutableBytes bytes) = 0;
 

@@ -17,8 +17,11 @@ namespace asio = boost::asio;
 
 // Asked for; the kernel grants at most net.core.wmem_max and rmem_max.
 constexpr int kSocketBufferBytes = 4 << 20;
-// Backstop for a peer whose machine is gone; rendezvous normally knows long before.
+// Backstops for a peer whose machine is gone, and against routers that forget silent connections
+// while all members compute; rendezvous normally knows long before.
 constexpr unsigned kTcpUserTimeout_ms = 30000;
+constexpr int kKeepAliveIdle_seconds = 30;
+constexpr int kKeepAliveInterval_seconds = 10;
 
 template <typename T>
 void SetOption(int fd, int level, int name, T value) {
@@ -105,6 +108,9 @@ void TuneSocket(int fd) {
   // The kernel sizes TCP's buffers itself, and better than a fixed size below its own limit.
   SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kTcpUserTimeout_ms);
+  SetOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdle_seconds);
+  SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveInterval_seconds);
 }
 
 bool SendFrameNow(int fd, const CommFrame& frame) {

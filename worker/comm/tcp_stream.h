@@ -15,7 +15,7 @@
 namespace everstep {
 
 // At most this much moves in one system call, so that an abort is seen soon.
-inline constexpr size_t kMaxBurstBytes = 512 << 10;
+inline constexpr size_t kMaxBurstBytes = 256 << 10;
 
 // A short list of buffers for one gathering write or scattering read; copied without allocation.
 template <typename Buffer>

@@ -48,7 +48,7 @@ struct ReduceOutput {
 struct OrderedReduceOptions {
   // Elements of each shard per round; a multiple of kNormChunk. Room for received pieces is
   // round_elements * logical ranks hosted elsewhere * 4 bytes.
-  int64_t round_elements = 8 * kNormChunk;
+  int64_t round_elements = 4 * kNormChunk;
 };
 
 // Keeps its room for received pieces from one call to the next. One caller at a time.

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -108,10 +110,10 @@ inline void ExpectAllOk(const std::vector<Status>& results) {
 // `size` bytes that depend on `seed` and on their place.
 inline std::vector<std::byte> Pattern(size_t size, uint32_t seed) {
   std::vector<std::byte> bytes(size);
-  uint32_t state = seed * 2654435761U + 12345U;
-  for (std::byte& byte : bytes) {
-    state = state * 1664525U + 1013904223U;
-    byte = static_cast<std::byte>(state >> 24);
+  uint64_t state = seed + 1;
+  for (size_t done = 0; done < size; done += sizeof state) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    std::memcpy(bytes.data() + done, &state, std::min(sizeof state, size - done));
   }
   return bytes;
 }

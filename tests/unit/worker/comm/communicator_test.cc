@@ -80,7 +80,7 @@ TEST_P(CommunicatorTest, KnowsItsPlace) {
 }
 
 TEST_P(CommunicatorTest, ExchangeOfAnySize) {
-  for (const size_t base : {0U, 1U, 12345U, 3000001U}) {
+  for (const size_t base : {0U, 1U, 12345U, 700001U}) {
     ExpectAllOk(OnAll(communicators_, [&](Communicator& me) {
       return ExchangePatterns(me, [&](int from, int to) {
         return base == 0 ? 0 : base + static_cast<size_t>(7 * from + 3 * to);
@@ -120,7 +120,7 @@ TEST_P(CommunicatorTest, ExchangeOfManySmallPieces) {
 }
 
 TEST_P(CommunicatorTest, ProgressGrowsToTheWhole) {
-  static constexpr size_t kBytes = 4 << 20;
+  static constexpr size_t kBytes = 1 << 20;
   ExpectAllOk(OnAll(communicators_, [](Communicator& me) -> Status {
     const std::vector<std::byte> out = Pattern(kBytes, 1);
     std::vector<std::vector<std::byte>> in(me.size(), std::vector<std::byte>(kBytes));

@@ -37,7 +37,7 @@ TEST(AbortTest, EndsAnOperationThatWaits) {
 TEST(AbortTest, EndsATransferInItsMiddle) {
   Cluster cluster(2);
   auto communicators = cluster.ConnectAll(cluster.Everybody(5));
-  constexpr size_t kBytes = 256 << 20;
+  constexpr size_t kBytes = 64 << 20;
   std::promise<void> under_way;
   const std::vector<std::byte> out(kBytes);
   std::thread aborter([&] {

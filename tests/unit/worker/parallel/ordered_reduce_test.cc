@@ -94,7 +94,7 @@ class OrderedReduceTest : public ::testing::TestWithParam<int64_t> {};
 
 INSTANTIATE_TEST_SUITE_P(Sizes, OrderedReduceTest,
                          ::testing::Values(0, 1, 64, kNormChunk, 3 * kNormChunk + 64,
-                                           9 * kNormChunk + 1, 70 * kNormChunk + 4160));
+                                           9 * kNormChunk + 1, 20 * kNormChunk + 4160));
 
 TEST_P(OrderedReduceTest, TheBitsAreTheSameForEveryMembership) {
   const int64_t size = GetParam();
@@ -144,7 +144,7 @@ TEST(OrderedReducerTest, OneReducerServesVectorsOfDifferentSizesAndMemberships) 
 }
 
 TEST(OrderedReducerTest, AnInterruptedReductionIsRetriedByTheSurvivorsWithTheSameBits) {
-  const int64_t size = 200 * kNormChunk;
+  const int64_t size = 60 * kNormChunk;
   const std::vector<Vector> gradients = Gradients(3, size);
   const std::vector<Vector> before = gradients;
   Cluster cluster(3);
