@@ -108,7 +108,7 @@ VECTOR_CLONES void RmsNormBackward(const float* __restrict dy, const float* __re
   }
   for (; i < size; ++i) lanes[0] += dy[i] * weight[i] * x[i];
   const float scale = AddLanes(lanes) / static_cast<float>(size) * rstd * rstd;
-  for (size_t j = 0; j < size; ++j) dx[j] = rstd * (dy[j] * weight[j] - x[j] * scale);
+  for (size_t j = 0; j < size; ++j) dx[j] += rstd * (dy[j] * weight[j] - x[j] * scale);
   if (weight_gradient == nullptr) return;
   for (size_t j = 0; j < size; ++j) weight_gradient[j] += dy[j] * x[j] * rstd;
 }
@@ -118,41 +118,104 @@ VECTOR_CLONES void SwiGlu(const float* __restrict gate, const float* __restrict 
   for (size_t i = 0; i < size; ++i) y[i] = gate[i] * Sigmoid(gate[i]) * up[i];
 }
 
-VECTOR_CLONES void SwiGluBackward(const float* __restrict dy, const float* __restrict gate,
-                                  const float* __restrict up, float* __restrict d_gate,
-                                  float* __restrict d_up, size_t size) {
+VECTOR_CLONES void SwiGluBackward(const float* __restrict dy, const float* gate, const float* up,
+                                  float* d_gate, float* d_up, size_t size) {
+  // d_gate may be gate, and d_up may be up.
+#pragma GCC ivdep
   for (size_t i = 0; i < size; ++i) {
-    const float sigmoid = Sigmoid(gate[i]);
-    const float silu = gate[i] * sigmoid;
+    const float g = gate[i], u = up[i];
+    const float sigmoid = Sigmoid(g);
+    const float silu = g * sigmoid;
     d_up[i] = dy[i] * silu;
-    d_gate[i] = dy[i] * up[i] * (sigmoid + silu * (1.0f - sigmoid));
+    d_gate[i] = dy[i] * u * (sigmoid + silu * (1.0f - sigmoid));
   }
 }
 
-VECTOR_CLONES void Rope(const float* __restrict x, const float* __restrict cos,
-                        const float* __restrict sin, float sign, float* __restrict y, size_t half) {
+VECTOR_CLONES void Rope(const float* x, const float* __restrict cos, const float* __restrict sin,
+                        float sign, float* y, size_t half) {
+  // Every element is read before it is written, also where x is y; elements do not depend on each
+  // other.
+#pragma GCC ivdep
   for (size_t i = 0; i < half; ++i) {
     const float s = sign * sin[i];
-    y[i] = x[i] * cos[i] - x[i + half] * s;
-    y[i + half] = x[i + half] * cos[i] + x[i] * s;
+    const float a = x[i], b = x[i + half];
+    y[i] = a * cos[i] - b * s;
+    y[i + half] = b * cos[i] + a * s;
   }
 }
 
-VECTOR_CLONES float LogSumExp(const float* __restrict logits, size_t size) {
+VECTOR_CLONES void Add(const float* a, const float* b, float* out, size_t size) {
+#pragma GCC ivdep
+  for (size_t i = 0; i < size; ++i) out[i] = a[i] + b[i];
+}
+
+VECTOR_CLONES void AddTo(const float* __restrict from, float* __restrict to, size_t size) {
+  for (size_t i = 0; i < size; ++i) to[i] += from[i];
+}
+
+VECTOR_CLONES float Dot(const float* __restrict a, const float* __restrict b, size_t size) {
+  float lanes[kLanes] = {};
+  size_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += a[i + lane] * b[i + lane];
+  }
+  for (; i < size; ++i) lanes[0] += a[i] * b[i];
+  return AddLanes(lanes);
+}
+
+namespace {
+
+[[gnu::always_inline]] inline float Maximum(const float* values, size_t size) {
   float maxima[kLanes];
-  for (float& lane : maxima) lane = logits[0];
+  for (float& lane : maxima) lane = values[0];
   size_t i = 0;
   for (; i + kLanes <= size; i += kLanes) {
     for (size_t lane = 0; lane < kLanes; ++lane) {
-      maxima[lane] = logits[i + lane] > maxima[lane] ? logits[i + lane] : maxima[lane];
+      maxima[lane] = values[i + lane] > maxima[lane] ? values[i + lane] : maxima[lane];
     }
   }
   float maximum = maxima[0];
   for (float lane : maxima) maximum = lane > maximum ? lane : maximum;
-  for (; i < size; ++i) maximum = logits[i] > maximum ? logits[i] : maximum;
+  for (; i < size; ++i) maximum = values[i] > maximum ? values[i] : maximum;
+  return maximum;
+}
 
+}  // namespace
+
+VECTOR_CLONES float Softmax(float* __restrict scores, size_t size) {
+  const float maximum = Maximum(scores, size);
   float lanes[kLanes] = {};
-  i = 0;
+  size_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      const float e = Exp(scores[i + lane] - maximum);
+      scores[i + lane] = e;
+      lanes[lane] += e;
+    }
+  }
+  for (; i < size; ++i) {
+    scores[i] = Exp(scores[i] - maximum);
+    lanes[0] += scores[i];
+  }
+  const float sum = AddLanes(lanes);
+  const float inverse = 1.0f / sum;
+  for (size_t j = 0; j < size; ++j) scores[j] *= inverse;
+  return maximum + std::log(sum);
+}
+
+VECTOR_CLONES void SoftmaxBackward(float* __restrict scores, float* __restrict d_scores,
+                                   float log_sum, float mean, float scale, size_t size) {
+  for (size_t i = 0; i < size; ++i) {
+    const float p = Exp(scores[i] - log_sum);
+    scores[i] = p;
+    d_scores[i] = scale * p * (d_scores[i] - mean);
+  }
+}
+
+VECTOR_CLONES float LogSumExp(const float* __restrict logits, size_t size) {
+  const float maximum = Maximum(logits, size);
+  float lanes[kLanes] = {};
+  size_t i = 0;
   for (; i + kLanes <= size; i += kLanes) {
     for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += Exp(logits[i + lane] - maximum);
   }

@@ -7,8 +7,9 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <cstring>
-#include <vector>
+#include <cstdlib>
+#include <memory>
+#include <new>
 
 #include "worker/kernels/row_kernels.h"
 
@@ -39,7 +40,7 @@ class RowReader {
 // Writes rows that were computed in fp32.
 class RowWriter {
  public:
-  RowWriter(torch::Tensor& tensor, int64_t columns)
+  RowWriter(const torch::Tensor& tensor, int64_t columns)
       : float_(tensor.scalar_type() == torch::kFloat32),
         data_(static_cast<char*>(tensor.data_ptr())),
         columns_(columns) {}
@@ -69,13 +70,23 @@ void ForRows(int64_t rows, int64_t columns, const Body& body) {
   });
 }
 
-// A scratch row of the calling thread; `which` tells several apart. Valid until the next call with
-// the same number.
+// A scratch row of the calling thread, 64-byte aligned; `which` tells several apart. Valid until
+// the next call with the same number.
 inline float* ScratchRow(int which, int64_t columns) {
-  thread_local std::vector<float> buffers[6];
-  std::vector<float>& buffer = buffers[which];
-  if (buffer.size() < static_cast<size_t>(columns)) buffer.resize(static_cast<size_t>(columns));
-  return buffer.data();
+  struct Buffer {
+    std::unique_ptr<float, decltype(&std::free)> memory{nullptr, &std::free};
+    int64_t size = 0;
+  };
+  thread_local Buffer buffers[6];
+  Buffer& buffer = buffers[which];
+  if (buffer.size < columns) {
+    constexpr int64_t kUnit = 1024;
+    buffer.size = (columns + kUnit - 1) / kUnit * kUnit;
+    buffer.memory.reset(static_cast<float*>(
+        std::aligned_alloc(64, static_cast<size_t>(buffer.size) * sizeof(float))));
+    if (buffer.memory == nullptr) throw std::bad_alloc();
+  }
+  return buffer.memory.get();
 }
 
 }  // namespace everstep

@@ -14,7 +14,9 @@ namespace {
 
 constexpr std::array<std::string_view, 7> kLinearModules{
     "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
-constexpr std::array<std::string_view, 2> kOtherModules{"embed_tokens", "lm_head"};
+constexpr std::array<std::string_view, 7> kOtherModules{
+    "embed_tokens", "lm_head", "norm", "input_layernorm", "post_attention_layernorm",
+    "q_norm",       "k_norm"};
 
 Status CheckModules(const std::vector<std::string>& modules, const std::string& where,
                     std::span<const std::string_view> known) {

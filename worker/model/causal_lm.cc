@@ -1,49 +1,45 @@
 #include "worker/model/causal_lm.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <malloc.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "common/check.h"
-#include "worker/model/functions.h"
+#include "worker/kernels/gemm.h"
+#include "worker/kernels/norm.h"
+#include "worker/kernels/tensor_rows.h"
 
 namespace everstep {
 namespace {
 
 using torch::Tensor;
 
-// Place numbers of random draws outside the layers' own.
+// Place number of NEFTune's draws, outside the layers' own.
 constexpr int64_t kNeftunePlace = -1;
 
-Tensor Int64Tensor(const std::vector<int64_t>& values, int64_t rows, int64_t cols) {
-  return torch::tensor(values, torch::kInt64).view({rows, cols});
+// to[i] = from[rows[i]], fp32.
+void GatherRows(const Tensor& from, const std::vector<int64_t>& rows, Tensor& to) {
+  const int64_t columns = from.size(1);
+  const RowReader reader(from, columns);
+  const RowWriter writer(to, columns);
+  ForRows(to.size(0), columns, [&](int64_t row) {
+    rows::ToFloat(reader.Row(rows[static_cast<size_t>(row)], ScratchRow(0, columns)),
+                  writer.Row(row, nullptr), static_cast<size_t>(columns));
+  });
 }
 
-// Recomputes a layer in the backward pass instead of keeping its activations.
-struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
-  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x,
-                        int64_t layer_address, int64_t pass_address, bool input_gradient) {
-    context->save_for_backward({x});
-    context->saved_data["layer"] = layer_address;
-    context->saved_data["pass"] = pass_address;
-    context->saved_data["input_gradient"] = input_gradient;
-    return reinterpret_cast<DecoderLayer*>(layer_address)
-        ->Forward(x, *reinterpret_cast<const PassContext*>(pass_address), input_gradient);
-  }
-
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list gradients) {
-    auto* layer = reinterpret_cast<DecoderLayer*>(context->saved_data["layer"].toInt());
-    const auto* pass = reinterpret_cast<const PassContext*>(context->saved_data["pass"].toInt());
-    const torch::AutoGradMode with_gradients(true);
-    Tensor x = context->get_saved_variables()[0].detach().requires_grad_(true);
-    const Tensor y = layer->Forward(x, *pass, context->saved_data["input_gradient"].toBool());
-    torch::autograd::backward({y}, {gradients[0]});
-    return {x.grad(), Tensor(), Tensor(), Tensor()};
-  }
-};
+// to[rows[i]] = from[i], zero elsewhere. `rows` has no duplicates.
+void ScatterRows(const Tensor& from, const std::vector<int64_t>& rows, Tensor& to) {
+  const int64_t columns = from.size(1);
+  to.zero_();
+  const RowReader reader(from, columns);
+  const RowWriter writer(to, columns);
+  ForRows(from.size(0), columns, [&](int64_t row) {
+    rows::ToFloat(reader.Row(row, nullptr), writer.Row(rows[static_cast<size_t>(row)], nullptr),
+                  static_cast<size_t>(columns));
+  });
+}
 
 }  // namespace
 
@@ -53,193 +49,255 @@ void ConfigureAllocator() {
   mallopt(M_TOP_PAD, 64 << 20);
 }
 
-void CausalLm::BindFlat(torch::Tensor flat, const FlatLayout& layout) {
+void CausalLm::BindFlat(Tensor flat, const FlatLayout& layout) {
   const torch::NoGradGuard no_gradient;
   layout_ = layout;
   EVERSTEP_CHECK(layout.entries.size() == trained_.size());
+  EVERSTEP_CHECK(reinterpret_cast<uintptr_t>(flat.const_data_ptr()) % 64 == 0);
   for (size_t i = 0; i < trained_.size(); ++i) {
     const LayoutEntry& entry = layout.entries[i];
     Tensor view = flat.narrow(0, entry.offset, entry.numel).view(entry.shape);
     view.copy_(trained_[i].second->value);
     trained_[i].second->value = view;
+    // What is there may be a view of the mapped file.
+    trained_[i].second->compute = Tensor();
     trainable_[i].value = view;
   }
-  AfterUpdate();
+  RefreshAll();
 }
 
-void CausalLm::AfterUpdate() {
+void CausalLm::AfterUpdate() { RefreshAll(); }
+
+void CausalLm::RefreshAll() {
   const torch::NoGradGuard no_gradient;
-  for (auto& [name, weight] : trained_) weight->Refresh(compute_type_);
-}
-
-void CausalLm::PrepareRope(int64_t positions) {
-  if (cos_.defined() && cos_.size(0) >= positions) return;
-  const std::vector<double> frequencies = RopeFrequencies(config_.rope, config_.head_dim);
-  const Tensor frequency = torch::tensor(frequencies, torch::kFloat64).to(torch::kFloat32);
-  const Tensor angles =
-      torch::outer(torch::arange(positions, torch::kInt64).to(torch::kFloat32), frequency);
-  cos_ = angles.cos();
-  sin_ = angles.sin();
-}
-
-PassContext CausalLm::MakePass(const MicroBatch& batch) {
-  PassContext pass;
-  pass.batch = batch.rows;
-  pass.length = batch.cols;
-  pass.compute_type = compute_type_;
-  if (batch.positions.empty()) {
-    pass.positions = torch::arange(batch.cols, torch::kInt64).repeat({batch.rows, 1});
-  } else {
-    pass.positions = Int64Tensor(batch.positions, batch.rows, batch.cols);
-  }
-  PrepareRope(batch.cols);
-  pass.cos = cos_;
-  pass.sin = sin_;
-  if (!batch.segments.empty()) {
-    pass.segments = torch::tensor(batch.segments, torch::kInt32).view({batch.rows, batch.cols});
-  }
-  return pass;
-}
-
-Tensor CausalLm::Embed(const MicroBatch& batch, const PassContext& pass) {
-  const Tensor ids = torch::tensor(batch.ids, torch::kInt64);
-  Tensor x = Embedding(ids, embedding_);
-  if (pass.training && neftune_alpha_ > 0) {
-    // Uniform noise of alpha / sqrt(length * hidden) (Jain et al., NEFTune, algorithm 1).
-    const double magnitude =
-        neftune_alpha_ / std::sqrt(static_cast<double>(pass.length * config_.hidden_size));
-    const at::Generator generator =
-        at::detail::createCPUGenerator(DrawSeed(pass.key, kNeftunePlace));
-    x = x + torch::empty_like(x, torch::kFloat32)
-                .uniform_(-magnitude, magnitude, generator)
-                .to(x.scalar_type());
-  }
-  return x;
-}
-
-Tensor CausalLm::RunLayer(DecoderLayer& layer, const Tensor& x, const PassContext& pass,
-                          bool input_gradient) {
-  if (!checkpointing_ || !torch::GradMode::is_enabled()) {
-    return layer.Forward(x, pass, input_gradient);
-  }
-  return CheckpointFunction::apply(x, reinterpret_cast<int64_t>(&layer),
-                                   reinterpret_cast<int64_t>(&pass), input_gradient);
-}
-
-Tensor CausalLm::Hidden(const MicroBatch& batch, const PassContext& pass) {
-  const bool gradients = torch::GradMode::is_enabled();
-  Tensor x;
-  size_t index = 0;
-  {
-    // What has nothing to train below it leaves no trace for the backward pass.
-    const torch::AutoGradMode mode(gradients && embedding_.trainable);
-    x = Embed(batch, pass);
-    for (; index < first_trained_layer_; ++index) x = RunLayer(*layers_[index], x, pass, false);
-  }
-  if (gradients && !x.requires_grad()) x = x.detach().requires_grad_(true);
-  for (; index < layers_.size(); ++index) {
-    const bool input_gradient = index > first_trained_layer_ || embedding_.trainable;
-    x = RunLayer(*layers_[index], x, pass, input_gradient);
-  }
-  return RmsNorm(x, final_norm_, config_.rms_norm_eps, compute_type_);
-}
-
-namespace {
-
-// Tokens whose successor has a label: their places in the flattened batch, and those labels. The
-// first label of a row is predicted by nothing.
-struct Targets {
-  std::vector<int64_t> places;
-  std::vector<int64_t> labels;
-  std::vector<int64_t> per_row;
-};
-
-Targets TargetsOf(const MicroBatch& batch) {
-  Targets targets;
-  for (int64_t row = 0; row < batch.rows; ++row) {
-    const size_t before = targets.places.size();
-    for (int64_t t = 1; t < batch.cols; ++t) {
-      const int64_t label = batch.labels[static_cast<size_t>(row * batch.cols + t)];
-      if (label == kIgnoreLabel) continue;
-      targets.places.push_back(row * batch.cols + t - 1);
-      targets.labels.push_back(label);
+  // The embedding is multiplied with only where it is the output projection too.
+  output_projection().Refresh(compute_type_);
+  final_norm_.Refresh(torch::kFloat32);
+  for (const auto& layer : layers_) {
+    for (Weight* norm :
+         {&layer->input_norm(), &layer->post_norm(), &layer->q_norm(), &layer->k_norm()}) {
+      norm->Refresh(torch::kFloat32);
     }
-    targets.per_row.push_back(static_cast<int64_t>(targets.places.size() - before));
+    for (int which = 0; which < DecoderLayer::kProjections; ++which) {
+      Projection& projection = layer->projection(which);
+      if (projection.HasTrainable() || !projection.weight.compute.defined()) {
+        projection.Refresh(compute_type_);
+      }
+    }
   }
-  return targets;
 }
 
-}  // namespace
+PassContext CausalLm::MakePass(const TokenBatch& tokens) {
+  arena_.Reset();
+  int64_t positions = 1;
+  for (int64_t position : tokens.positions) positions = std::max(positions, position + 1);
+  rope_.Prepare(config_, positions);
+  return {.batch = tokens,
+          .arena = arena_,
+          .compute_type = compute_type_,
+          .cos = rope_.cos(),
+          .sin = rope_.sin(),
+          .key = {},
+          .training = false};
+}
 
-Result<PassResult> CausalLm::ForwardBackward(const MicroBatch& batch, const MicroBatchKey& key,
-                                             Tensor flat_gradient, double weight) {
-  const Targets targets = TargetsOf(batch);
-  PassResult result;
-  result.scored_tokens = static_cast<int64_t>(targets.labels.size());
-  if (targets.labels.empty()) return result;
+void CausalLm::PointGradients(const Tensor& flat_gradient) {
+  EVERSTEP_CHECK(flat_gradient.numel() == layout_.size);
+  EVERSTEP_CHECK(reinterpret_cast<uintptr_t>(flat_gradient.const_data_ptr()) % 64 == 0);
   for (size_t i = 0; i < trained_.size(); ++i) {
     const LayoutEntry& entry = layout_.entries[i];
     trained_[i].second->gradient =
         flat_gradient.narrow(0, entry.offset, entry.numel).view(entry.shape);
   }
-  PassContext pass = MakePass(batch);
-  pass.key = key;
-  pass.training = true;
-  if (loss_.normalization() == LossNormalization::kMicroBatchMeans) {
-    weight /= static_cast<double>(result.scored_tokens);
+}
+
+Tensor CausalLm::Embed(const PassContext& pass) {
+  Tensor x = pass.Float(config_.hidden_size);
+  GatherRows(embedding_.value, pass.batch.ids, x);
+  if (!pass.training || neftune_alpha_ <= 0) return x;
+  // Uniform noise of alpha / sqrt(length * hidden) (Jain et al., NEFTune, algorithm 1). The length
+  // is the padded one, as in transformers.
+  const int64_t hidden = config_.hidden_size;
+  const auto magnitude =
+      static_cast<float>(neftune_alpha_ / std::sqrt(static_cast<double>(pass.batch.cols * hidden)));
+  const uint64_t seed = DrawSeed(pass.key, kNeftunePlace);
+  float* values = x.mutable_data_ptr<float>();
+  ForRows(pass.tokens(), hidden, [&](int64_t row) {
+    const auto first = static_cast<uint64_t>(pass.batch.places[static_cast<size_t>(row)] * hidden);
+    for (int64_t i = 0; i < hidden; ++i) {
+      const float uniform = DrawUniform(seed, first + static_cast<uint64_t>(i));
+      values[row * hidden + i] += magnitude * (2.0f * uniform - 1.0f);
+    }
+  });
+  return x;
+}
+
+size_t CausalLm::FirstKeptLayer(const PassContext& pass) const {
+  if (!checkpointing_ || layers_.empty()) return first_trained_layer_;
+  const int64_t bytes =
+      std::max<int64_t>(1, pass.tokens() * layers_[0]->ActivationBytesPerToken(compute_type_));
+  const auto fitting = static_cast<size_t>(activation_budget_bytes_ / bytes);
+  return std::max(first_trained_layer_, layers_.size() - std::min(fitting, layers_.size()));
+}
+
+Tensor CausalLm::ForwardLayers(const PassContext& pass, std::vector<LayerTrace>* traces) {
+  Tensor x = Embed(pass);
+  const size_t traced = traces == nullptr ? layers_.size() : first_trained_layer_;
+  const size_t first_kept = FirstKeptLayer(pass);
+  // Without a trace, two buffers take turns.
+  Tensor spare = traced > 0 ? pass.Float(config_.hidden_size) : Tensor();
+  for (size_t i = 0; i < traced; ++i) {
+    const ArenaScope scope(arena_);
+    LayerActivations kept = layers_[i]->TakeActivations(pass);
+    layers_[i]->Forward(x, spare, kept, pass);
+    std::swap(x, spare);
   }
+  for (size_t i = traced; i < layers_.size(); ++i) {
+    LayerTrace trace{.input = x, .kept = {}, .is_kept = i >= first_kept};
+    Tensor y = pass.Float(config_.hidden_size);
+    if (trace.is_kept) {
+      trace.kept = layers_[i]->TakeActivations(pass);
+      layers_[i]->Forward(x, y, trace.kept, pass);
+    } else {
+      const ArenaScope scope(arena_);
+      LayerActivations passing = layers_[i]->TakeActivations(pass);
+      layers_[i]->Forward(x, y, passing, pass);
+    }
+    traces->push_back(std::move(trace));
+    x = y;
+  }
+  return x;
+}
+
+void CausalLm::BackwardLayers(Tensor& gradient, std::vector<LayerTrace>& traces,
+                              const PassContext& pass) {
+  for (size_t i = layers_.size(); i-- > first_trained_layer_;) {
+    const ArenaScope scope(arena_);
+    LayerTrace& trace = traces[i - first_trained_layer_];
+    if (!trace.is_kept) {
+      trace.kept = layers_[i]->TakeActivations(pass);
+      Tensor unused = pass.Float(config_.hidden_size);
+      layers_[i]->Forward(trace.input, unused, trace.kept, pass);
+    }
+    const bool input_gradient = i > first_trained_layer_ || embedding_.trainable;
+    layers_[i]->Backward(gradient, trace.kept, input_gradient, pass);
+  }
+}
+
+// Every thread owns a range of columns and adds all tokens' rows to it, in their order.
+void CausalLm::BackwardEmbedding(const Tensor& gradient, const PassContext& pass) {
+  const int64_t hidden = config_.hidden_size;
+  const float* from = gradient.const_data_ptr<float>();
+  float* to = embedding_.gradient.mutable_data_ptr<float>();
+  at::parallel_for(0, hidden, 64, [&](int64_t begin, int64_t end) {
+    for (int64_t token = 0; token < pass.tokens(); ++token) {
+      const int64_t id = pass.batch.ids[static_cast<size_t>(token)];
+      rows::AddTo(from + token * hidden + begin, to + id * hidden + begin,
+                  static_cast<size_t>(end - begin));
+    }
+  });
+}
+
+double CausalLm::LossAndGradients(const PassContext& pass, double weight) {
+  std::vector<LayerTrace> traces;
+  const Tensor x = ForwardLayers(pass, &traces);
+  const auto scored = static_cast<int64_t>(pass.batch.scored.size());
+  const int64_t hidden = config_.hidden_size;
+  Tensor gradient = pass.Float(hidden);
+  double loss = 0;
+  {
+    const ArenaScope scope(arena_);
+    Tensor last = arena_.Take({scored, hidden}), rstd = arena_.Take({scored});
+    GatherRows(x, pass.batch.scored, last);
+    Tensor normed = arena_.Take({scored, hidden}, compute_type_);
+    RmsNormForward(last, final_norm_.compute, config_.rms_norm_eps, normed, rstd);
+    Tensor d_normed = arena_.Take({scored, hidden}), d_last = arena_.Take({scored, hidden});
+    loss = ComputeTokenLoss(loss_, normed,
+                            {.projection = output_projection(),
+                             .labels = pass.batch.labels,
+                             .scale = weight,
+                             .d_hidden = &d_normed},
+                            arena_);
+    d_last.zero_();
+    RmsNormBackward({d_normed, last, final_norm_.compute, rstd}, d_last,
+                    final_norm_.trainable ? final_norm_.gradient : Tensor(), arena_);
+    ScatterRows(d_last, pass.batch.scored, gradient);
+  }
+  BackwardLayers(gradient, traces, pass);
+  if (embedding_.trainable) BackwardEmbedding(gradient, pass);
+  return loss;
+}
+
+Result<PassResult> CausalLm::ForwardBackward(const MicroBatch& batch, const MicroBatchKey& key,
+                                             Tensor flat_gradient, double weight) {
+  const torch::NoGradGuard no_gradient;
+  ASSIGN_OR_RETURN(const TokenBatch tokens,
+                   MakeTokenBatch(batch, config_.vocab_size, /*every_token=*/false));
+  PassResult result;
+  result.scored_tokens = static_cast<int64_t>(tokens.labels.size());
+  if (tokens.labels.empty()) return result;
+  const bool means = loss_.normalization() == LossNormalization::kMicroBatchMeans;
+  const double share = means ? 1.0 / static_cast<double>(result.scored_tokens) : 1.0;
   try {
-    const Tensor hidden = Hidden(batch, pass);
-    const Tensor scored = hidden.index_select(0, torch::tensor(targets.places, torch::kInt64));
-    const TokenLossResult loss =
-        ComputeTokenLoss(loss_, scored, torch::tensor(targets.labels, torch::kInt64),
-                         output_projection(), weight, /*want_correct=*/false);
-    loss.loss.backward();
-    result.loss_sum = loss.loss.item<double>();
+    PointGradients(flat_gradient);
+    PassContext pass = MakePass(tokens);
+    pass.key = key;
+    pass.training = true;
+    result.loss_sum = LossAndGradients(pass, weight * share) * share;
   } catch (const std::exception& e) {
     return Internal(std::string("forward or backward pass: ") + e.what());
-  }
-  if (loss_.normalization() == LossNormalization::kMicroBatchMeans) {
-    result.loss_sum /= static_cast<double>(result.scored_tokens);
   }
   return result;
 }
 
 Result<EvaluationPass> CausalLm::Evaluate(const MicroBatch& batch, bool want_accuracy) {
   const torch::NoGradGuard no_gradient;
-  const Targets targets = TargetsOf(batch);
+  ASSIGN_OR_RETURN(const TokenBatch tokens,
+                   MakeTokenBatch(batch, config_.vocab_size, /*every_token=*/false));
   EvaluationPass result;
-  result.scored_tokens = static_cast<int64_t>(targets.labels.size());
-  result.row_accuracy.assign(static_cast<size_t>(batch.rows), 0.0);
-  if (targets.labels.empty()) return result;
+  result.scored_tokens = static_cast<int64_t>(tokens.labels.size());
+  std::vector<bool> correct;
   try {
-    const Tensor hidden = Hidden(batch, MakePass(batch));
-    const Tensor scored = hidden.index_select(0, torch::tensor(targets.places, torch::kInt64));
-    const TokenLossResult loss =
-        ComputeTokenLoss(TokenLoss{}, scored, torch::tensor(targets.labels, torch::kInt64),
-                         output_projection(), 1, want_accuracy);
-    result.loss_sum = loss.loss.item<double>();
-    int64_t first = 0;
-    for (size_t row = 0; want_accuracy && row < targets.per_row.size(); ++row) {
-      const int64_t count = targets.per_row[row];
-      if (count > 0) {
-        result.row_accuracy[row] =
-            loss.correct.narrow(0, first, count).to(torch::kFloat64).mean().item<double>();
-      }
-      first += count;
+    if (result.scored_tokens > 0) {
+      const PassContext pass = MakePass(tokens);
+      const Tensor x = ForwardLayers(pass, nullptr);
+      Tensor last = arena_.Take({result.scored_tokens, config_.hidden_size});
+      GatherRows(x, tokens.scored, last);
+      Tensor normed = arena_.Take(last.sizes(), compute_type_);
+      Tensor rstd = arena_.Take({result.scored_tokens});
+      RmsNormForward(last, final_norm_.compute, config_.rms_norm_eps, normed, rstd);
+      result.loss_sum = ComputeTokenLoss(loss_, normed,
+                                         {.projection = output_projection(),
+                                          .labels = tokens.labels,
+                                          .correct = want_accuracy ? &correct : nullptr},
+                                         arena_);
     }
   } catch (const std::exception& e) {
     return Internal(std::string("evaluation pass: ") + e.what());
   }
+  auto next = correct.begin();
+  for (int64_t count : want_accuracy ? tokens.scored_per_row : std::vector<int64_t>()) {
+    const auto right = std::count(next, next + count, true);
+    next += count;
+    result.row_accuracy.push_back(
+        count > 0 ? static_cast<double>(right) / static_cast<double>(count) : 0.0);
+  }
   return result;
 }
 
-Tensor CausalLm::Logits(const MicroBatch& batch) {
+Result<Tensor> CausalLm::Logits(const MicroBatch& batch) {
   const torch::NoGradGuard no_gradient;
-  const Tensor hidden = Hidden(batch, MakePass(batch));
-  return at::linear(hidden, output_projection().compute)
-      .to(torch::kFloat32)
-      .view({batch.rows, batch.cols, -1});
+  ASSIGN_OR_RETURN(const TokenBatch tokens,
+                   MakeTokenBatch(batch, config_.vocab_size, /*every_token=*/true));
+  const PassContext pass = MakePass(tokens);
+  const Tensor x = ForwardLayers(pass, nullptr);
+  Tensor normed = pass.Activation(config_.hidden_size), rstd = arena_.Take({tokens.tokens()});
+  RmsNormForward(x, final_norm_.compute, config_.rms_norm_eps, normed, rstd);
+  Tensor logits = arena_.Take({tokens.tokens(), config_.vocab_size});
+  Gemm(logits, Plain(normed), Transposed(output_projection().compute), arena_);
+  Tensor result = torch::zeros({batch.rows * batch.cols, config_.vocab_size});
+  ScatterRows(logits, tokens.places, result);
+  return result.view({batch.rows, batch.cols, config_.vocab_size});
 }
 
 }  // namespace everstep

@@ -1,134 +1,229 @@
 #include "worker/model/decoder_layer.h"
 
-#include <ATen/CPUGeneratorImpl.h>
+#include <utility>
 
-#include "worker/model/functions.h"
+#include "worker/kernels/attention.h"
+#include "worker/kernels/gemm.h"
+#include "worker/kernels/norm.h"
+#include "worker/model/elementwise.h"
 
 namespace everstep {
-namespace {
 
 using torch::Tensor;
 
-// SplitMix64 (Steele et al., 2014): spreads small differences over all bits.
-uint64_t Mix(uint64_t value) {
-  value += 0x9e3779b97f4a7c15ull;
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ull;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111ebull;
-  return value ^ (value >> 31);
+LayerActivations DecoderLayer::TakeActivations(const PassContext& pass) const {
+  LayerActivations kept;
+  kept.input_rstd = pass.arena.Take({pass.tokens()});
+  kept.middle_rstd = pass.arena.Take({pass.tokens()});
+  kept.q = pass.Activation(QColumns());
+  kept.k = pass.Activation(KvColumns());
+  kept.v = pass.Activation(KvColumns());
+  kept.attended = pass.Activation(QColumns());
+  kept.log_sums = pass.arena.Take({config_.heads, pass.tokens()});
+  kept.middle = pass.Float(config_.hidden_size);
+  kept.gate = pass.Activation(config_.intermediate_size);
+  kept.up = pass.Activation(config_.intermediate_size);
+  return kept;
 }
 
-Tensor Dropout(const Tensor& x, double probability, uint64_t seed) {
-  const at::Generator generator = at::detail::createCPUGenerator(seed);
-  const Tensor keep = torch::empty(x.sizes(), torch::kFloat32)
-                          .bernoulli_(1 - probability, generator)
-                          .div_(1 - probability);
-  return x * keep.to(x.scalar_type());
+int64_t DecoderLayer::ActivationBytesPerToken(torch::ScalarType compute_type) const {
+  const int64_t activations = 2 * QColumns() + 2 * KvColumns() + 2 * config_.intermediate_size;
+  const int64_t floats = 2 + config_.heads + config_.hidden_size;
+  return activations * static_cast<int64_t>(c10::elementSize(compute_type)) + floats * 4;
+}
+
+AttentionShape DecoderLayer::Shape(const PassContext& pass) const {
+  return {.sequences = pass.batch.sequences,
+          .tokens = pass.tokens(),
+          .heads = config_.heads,
+          .kv_heads = config_.kv_heads,
+          .head_dim = config_.head_dim,
+          .window = config_.WindowOf(index_)};
+}
+
+void DecoderLayer::Forward(const Tensor& x, Tensor& y, LayerActivations& kept,
+                           const PassContext& pass) const {
+  kept.input = x;
+  ForwardAttention(kept, pass);
+  ForwardFeedForward(kept, y, pass);
+}
+
+void DecoderLayer::ForwardAttention(LayerActivations& kept, const PassContext& pass) const {
+  const ArenaScope scope(pass.arena);
+  Tensor h = pass.Activation(config_.hidden_size);
+  RmsNormForward(kept.input, input_norm_.compute, config_.rms_norm_eps, h, kept.input_rstd);
+  projection(kQ).Forward(h, kept.q, pass, Place(kQ));
+  projection(kK).Forward(h, kept.k, pass, Place(kK));
+  projection(kV).Forward(h, kept.v, pass, Place(kV));
+  {
+    const ArenaScope heads_scope(pass.arena);
+    const Heads heads = PrepareHeads(kept, pass);
+    const bool direct = kept.attended.scalar_type() == torch::kFloat32;
+    Tensor out = direct ? kept.attended : pass.Float(QColumns());
+    AttentionForward(Shape(pass), {.q = heads.q.const_data_ptr<float>(),
+                                   .k = heads.k.const_data_ptr<float>(),
+                                   .v = heads.v.const_data_ptr<float>(),
+                                   .out = out.mutable_data_ptr<float>(),
+                                   .log_sums = kept.log_sums.mutable_data_ptr<float>()});
+    if (!direct) Convert(out, kept.attended);
+  }
+  Tensor out = pass.Activation(config_.hidden_size);
+  projection(kO).Forward(kept.attended, out, pass, Place(kO));
+  AddRows(kept.input, out, kept.middle);
+}
+
+DecoderLayer::Heads DecoderLayer::PrepareHeads(const LayerActivations& kept,
+                                               const PassContext& pass) const {
+  Heads heads;
+  const int64_t d = config_.head_dim;
+  const auto prepare = [&](const Tensor& projected, const Weight& norm, Tensor& rstd) {
+    Tensor out = pass.Float(projected.size(1));
+    if (!config_.qk_norm) {
+      Rotate(projected, d, /*inverse=*/false, pass, out);
+      return out;
+    }
+    const int64_t rows = projected.numel() / d;
+    rstd = pass.arena.Take({rows});
+    Tensor flat = out.view({rows, d});
+    RmsNormForward(projected.view({rows, d}), norm.compute, config_.rms_norm_eps, flat, rstd);
+    Rotate(out, d, /*inverse=*/false, pass, out);
+    return out;
+  };
+  heads.q = prepare(kept.q, q_norm_, heads.q_rstd);
+  heads.k = prepare(kept.k, k_norm_, heads.k_rstd);
+  heads.v = AsFloat(kept.v, pass.arena);
+  return heads;
+}
+
+void DecoderLayer::ForwardFeedForward(LayerActivations& kept, Tensor& y,
+                                      const PassContext& pass) const {
+  const ArenaScope scope(pass.arena);
+  Tensor h = pass.Activation(config_.hidden_size);
+  RmsNormForward(kept.middle, post_norm_.compute, config_.rms_norm_eps, h, kept.middle_rstd);
+  projection(kGate).Forward(h, kept.gate, pass, Place(kGate));
+  projection(kUp).Forward(h, kept.up, pass, Place(kUp));
+  Tensor activated = pass.Activation(config_.intermediate_size);
+  SwiGlu(kept.gate, kept.up, activated);
+  projection(kDown).Forward(activated, h, pass, Place(kDown));
+  AddRows(kept.middle, h, y);
+}
+
+void DecoderLayer::Backward(Tensor& gradient, LayerActivations& kept, bool input_gradient,
+                            const PassContext& pass) {
+  BackwardFeedForward(gradient, kept, pass);
+  BackwardAttention(gradient, kept, input_gradient, pass);
+}
+
+namespace {
+
+// The gradient of a projection's output, which the residual stream's gradient is, in compute type.
+Tensor InComputeType(const Tensor& gradient, const PassContext& pass) {
+  if (pass.compute_type == torch::kFloat32) return gradient;
+  Tensor converted = pass.Activation(gradient.size(1));
+  Convert(gradient, converted);
+  return converted;
+}
+
+Tensor WeightGradient(const Weight& weight) {
+  return weight.trainable ? weight.gradient : Tensor();
 }
 
 }  // namespace
 
-uint64_t DrawSeed(const MicroBatchKey& key, int64_t place) {
-  uint64_t seed = Mix(key.seed);
-  seed = Mix(seed ^ static_cast<uint64_t>(key.step));
-  seed = Mix(seed ^ static_cast<uint64_t>(key.logical_rank));
-  seed = Mix(seed ^ static_cast<uint64_t>(key.accumulation));
-  return Mix(seed ^ static_cast<uint64_t>(place));
-}
-
-Tensor AttentionMask(const PassContext& pass, int64_t window) {
-  const bool windowed = window > 0 && pass.length > window;
-  if (!windowed && !pass.segments.defined()) return {};
-  const Tensor index = torch::arange(pass.length, torch::kInt64);
-  const Tensor query = index.unsqueeze(1), key = index.unsqueeze(0);
-  Tensor seen = key.le(query);
-  if (windowed) seen = seen.logical_and(key.gt(query - window));
-  seen = seen.unsqueeze(0);
-  if (pass.segments.defined()) {
-    const Tensor same = pass.segments.unsqueeze(2).eq(pass.segments.unsqueeze(1));
-    // Padding sees at least itself: a query that sees nothing has no softmax.
-    seen = seen.logical_and(same);
-  }
-  return seen.unsqueeze(1);
-}
-
-Tensor DecoderLayer::Forward(const Tensor& x, const PassContext& pass, bool input_gradient) {
-  const Tensor h = RmsNorm(x, input_norm_, config_.rms_norm_eps, pass.compute_type, input_gradient);
-  const Tensor middle = x + Attention(h, pass, input_gradient || input_norm_.trainable);
-  const Tensor h2 = RmsNorm(middle, post_norm_, config_.rms_norm_eps, pass.compute_type);
-  return middle + FeedForward(h2, pass);
-}
-
-Tensor DecoderLayer::Attention(const Tensor& h, const PassContext& pass, bool input_gradient) {
-  const int64_t head_dim = config_.head_dim;
-  Tensor q = Project(kQ, h, pass, input_gradient);
-  Tensor k = Project(kK, h, pass, input_gradient);
-  Tensor v = Project(kV, h, pass, input_gradient);
-  if (config_.qk_norm) {
-    q = RmsNorm(q.view({-1, head_dim}), q_norm_, config_.rms_norm_eps, pass.compute_type);
-    k = RmsNorm(k.view({-1, head_dim}), k_norm_, config_.rms_norm_eps, pass.compute_type);
-  }
-  const auto shape = [&](const Tensor& t, int64_t heads) {
-    return t.view({pass.batch, pass.length, heads * head_dim});
-  };
-  q = Rope(shape(q, config_.heads), head_dim, pass.cos, pass.sin, pass.positions);
-  k = Rope(shape(k, config_.kv_heads), head_dim, pass.cos, pass.sin, pass.positions);
-  v = v.view({pass.batch, pass.length, config_.kv_heads, head_dim}).transpose(1, 2);
-  const Tensor mask = AttentionMask(pass, config_.WindowOf(index_));
-  const Tensor out = at::scaled_dot_product_attention(
-      q, k, v, mask.defined() ? std::optional<Tensor>(mask) : std::nullopt, /*dropout_p=*/0.0,
-      /*is_causal=*/!mask.defined(), /*scale=*/std::nullopt,
-      /*enable_gqa=*/config_.heads != config_.kv_heads);
-  return Project(kO, out.transpose(1, 2).reshape({-1, config_.heads * head_dim}), pass);
-}
-
-Tensor DecoderLayer::FeedForward(const Tensor& h, const PassContext& pass) {
-  const Tensor gate = Project(kGate, h, pass);
-  const Tensor up = Project(kUp, h, pass);
-  return Project(kDown, SwiGlu(gate, up), pass);
-}
-
-Tensor DecoderLayer::Project(int which, const Tensor& x, const PassContext& pass,
-                             bool input_gradient) {
-  Projection& projection = projections_[static_cast<size_t>(which)];
-  if (projection.lora == nullptr) {
-    return Linear(x, projection.weight, projection.bias, input_gradient);
-  }
-  LoraPath& lora = *projection.lora;
-  Tensor side = x;
-  if (pass.training && lora.dropout > 0) {
-    side = Dropout(x, lora.dropout, DrawSeed(pass.key, index_ * kProjections + which));
-  }
-  if (lora.magnitude.defined()) return DoraProject(projection, x, side);
-  return LoraLinear(x, side, projection.weight, projection.bias, lora.a, lora.b, lora.scaling,
-                    input_gradient);
-}
-
-// magnitude / ||W + s B A|| * (W x + s B A x'), with the norm held constant (DoRA, section 4.3).
-// The weights are variables of the graph here, whose gradients are views of the flat vector.
-Tensor DecoderLayer::DoraProject(Projection& projection, const Tensor& x, const Tensor& side) {
-  LoraPath& lora = *projection.lora;
-  const auto variable = [](Weight& weight) {
-    Tensor value = weight.value.detach();
-    if (torch::GradMode::is_enabled()) {
-      value.requires_grad_(true);
-      value.mutable_grad() = weight.gradient;
-    }
-    return value;
-  };
-  const Tensor a = variable(lora.a), b = variable(lora.b), magnitude = variable(lora.magnitude);
-  const auto type = x.scalar_type();
-  Tensor norm;
+void DecoderLayer::BackwardFeedForward(Tensor& gradient, LayerActivations& kept,
+                                       const PassContext& pass) {
+  const ArenaScope scope(pass.arena);
+  const Tensor dy = InComputeType(gradient, pass);
   {
-    const torch::NoGradGuard no_gradient;
-    norm = (projection.weight.value.to(torch::kFloat32) + lora.scaling * at::mm(b, a))
-               .norm(2, /*dim=*/1);
+    const ArenaScope down_scope(pass.arena);
+    Tensor activated = pass.Activation(config_.intermediate_size);
+    Tensor d_activated = pass.Activation(config_.intermediate_size);
+    SwiGlu(kept.gate, kept.up, activated);
+    projection(kDown).Backward(activated, dy, &d_activated, /*accumulate=*/false, pass,
+                               Place(kDown));
+    SwiGluBackward(d_activated, kept.gate, kept.up);
   }
-  static Weight no_bias;  // the graph keeps its address
-  const Tensor base = Linear(x, projection.weight, no_bias);
-  const Tensor low = at::linear(at::linear(side, a.to(type)), b.to(type));
-  Tensor y = (base + low * lora.scaling) * (magnitude / norm).to(type);
-  if (projection.bias.defined()) y = y + projection.bias.compute;
-  return y;
+  Tensor h;
+  if (projection(kGate).HasTrainable() || projection(kUp).HasTrainable()) {
+    h = pass.Activation(config_.hidden_size);
+    RmsNormForward(kept.middle, post_norm_.compute, config_.rms_norm_eps, h, kept.middle_rstd);
+  }
+  Tensor dh = pass.Float(config_.hidden_size);
+  projection(kGate).Backward(h, kept.gate, &dh, /*accumulate=*/false, pass, Place(kGate));
+  projection(kUp).Backward(h, kept.up, &dh, /*accumulate=*/true, pass, Place(kUp));
+  RmsNormBackward({dh, kept.middle, post_norm_.compute, kept.middle_rstd}, gradient,
+                  WeightGradient(post_norm_), pass.arena);
+}
+
+void DecoderLayer::BackwardAttention(Tensor& gradient, LayerActivations& kept, bool input_gradient,
+                                     const PassContext& pass) {
+  const ArenaScope scope(pass.arena);
+  Heads gradients{pass.Float(QColumns()), pass.Float(KvColumns()), pass.Float(KvColumns()), {}, {}};
+  {
+    const ArenaScope attention_scope(pass.arena);
+    Tensor d_attended = pass.Float(QColumns());
+    projection(kO).Backward(kept.attended, InComputeType(gradient, pass), &d_attended,
+                            /*accumulate=*/false, pass, Place(kO));
+    const Heads heads = PrepareHeads(kept, pass);
+    const Tensor attended = AsFloat(kept.attended, pass.arena);
+    AttentionBackward(Shape(pass), {.q = heads.q.const_data_ptr<float>(),
+                                    .k = heads.k.const_data_ptr<float>(),
+                                    .v = heads.v.const_data_ptr<float>(),
+                                    .out = attended.const_data_ptr<float>(),
+                                    .log_sums = kept.log_sums.const_data_ptr<float>(),
+                                    .d_out = d_attended.const_data_ptr<float>(),
+                                    .d_q = gradients.q.mutable_data_ptr<float>(),
+                                    .d_k = gradients.k.mutable_data_ptr<float>(),
+                                    .d_v = gradients.v.mutable_data_ptr<float>()});
+    BackwardHeads(kept, heads, gradients, pass);
+  }
+  BackwardInput(gradient, kept, gradients, input_gradient, pass);
+}
+
+// Through rotation and norm: gradients.q and .k become those of the projections.
+void DecoderLayer::BackwardHeads(const LayerActivations& kept, const Heads& heads, Heads& gradients,
+                                 const PassContext& pass) {
+  const int64_t d = config_.head_dim;
+  Rotate(gradients.q, d, /*inverse=*/true, pass, gradients.q);
+  Rotate(gradients.k, d, /*inverse=*/true, pass, gradients.k);
+  if (!config_.qk_norm) return;
+  const auto through_norm = [&](Tensor& gradient, const Tensor& projected, const Weight& norm,
+                                const Tensor& rstd) {
+    const ArenaScope scope(pass.arena);
+    const int64_t rows = projected.numel() / d;
+    Tensor dx = pass.arena.Take({rows, d});
+    dx.zero_();
+    const Tensor dy = gradient.view({rows, d}), x = projected.view({rows, d});
+    RmsNormBackward({dy, x, norm.compute, rstd}, dx, WeightGradient(norm), pass.arena);
+    Convert(dx, gradient);
+  };
+  through_norm(gradients.q, kept.q, q_norm_, heads.q_rstd);
+  through_norm(gradients.k, kept.k, k_norm_, heads.k_rstd);
+}
+
+void DecoderLayer::BackwardInput(Tensor& gradient, const LayerActivations& kept,
+                                 const Heads& gradients, bool input_gradient,
+                                 const PassContext& pass) {
+  const bool needs_dh = input_gradient || input_norm_.trainable;
+  Tensor h, dh;
+  if (projection(kQ).HasTrainable() || projection(kK).HasTrainable() ||
+      projection(kV).HasTrainable()) {
+    h = pass.Activation(config_.hidden_size);
+    Tensor rstd = kept.input_rstd;
+    RmsNormForward(kept.input, input_norm_.compute, config_.rms_norm_eps, h, rstd);
+  }
+  if (needs_dh) dh = pass.Float(config_.hidden_size);
+  bool first = true;
+  for (const auto& [which, d] :
+       {std::pair<int, const Tensor&>{kQ, gradients.q}, {kK, gradients.k}, {kV, gradients.v}}) {
+    projection(which).Backward(h, InComputeType(d, pass), needs_dh ? &dh : nullptr, !first, pass,
+                               Place(which));
+    first = false;
+  }
+  if (needs_dh) {
+    RmsNormBackward({dh, kept.input, input_norm_.compute, kept.input_rstd}, gradient,
+                    WeightGradient(input_norm_), pass.arena);
+  }
 }
 
 }  // namespace everstep

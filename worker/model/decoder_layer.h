@@ -1,4 +1,5 @@
 // One transformer layer of the Llama family: attention and feed-forward, each behind an RMS norm.
+// The backward pass is written out; there is no autograd.
 #ifndef EVERSTEP_WORKER_MODEL_DECODER_LAYER_H_
 #define EVERSTEP_WORKER_MODEL_DECODER_LAYER_H_
 
@@ -6,49 +7,23 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
 
 #include "worker/kernels/weight.h"
 #include "worker/model/model_config.h"
+#include "worker/model/pass_context.h"
+#include "worker/model/projection.h"
 
 namespace everstep {
 
-// Names one micro-batch of the run. Every random draw is a function of it and of the place in
-// the model, never of what was drawn before.
-struct MicroBatchKey {
-  uint64_t seed = 42;
-  int64_t step = 0;
-  int logical_rank = 0;
-  int accumulation = 0;
-};
-// A seed for the generator at `place` (a number unique within the model).
-uint64_t DrawSeed(const MicroBatchKey& key, int64_t place);
-
-// The low-rank side path of a projection.
-struct LoraPath {
-  Weight a;          // [r, in]
-  Weight b;          // [out, r]
-  Weight magnitude;  // [out], DoRA only (Liu et al., DoRA, eq. 5)
-  double scaling = 1;
-  double dropout = 0;
-};
-
-struct Projection {
-  Weight weight;  // [out, in]
-  Weight bias;    // [out], or undefined
-  std::unique_ptr<LoraPath> lora;
-};
-
-// What all layers share during one pass over a micro-batch.
-struct PassContext {
-  int64_t batch = 0;
-  int64_t length = 0;
-  torch::ScalarType compute_type = torch::kFloat32;
-  torch::Tensor cos, sin;   // [positions, head_dim / 2]
-  torch::Tensor positions;  // [batch, length] int64
-  torch::Tensor segments;   // [batch, length] int32, or undefined: plain causal attention
-  MicroBatchKey key;
-  bool training = false;
+// What the backward pass of a layer needs from its forward pass. [tokens, ...], in the arena.
+struct LayerActivations {
+  torch::Tensor input;                    // fp32: the residual stream on entry
+  torch::Tensor input_rstd, middle_rstd;  // [tokens]
+  torch::Tensor q, k, v;                  // as projected: before norm and rotation
+  torch::Tensor attended;                 // input of o_proj
+  torch::Tensor log_sums;                 // [heads, tokens]
+  torch::Tensor middle;                   // fp32: the residual stream between the two parts
+  torch::Tensor gate, up;
 };
 
 class DecoderLayer {
@@ -60,8 +35,19 @@ class DecoderLayer {
 
   DecoderLayer(const ModelConfig& config, int64_t index) : config_(config), index_(index) {}
 
-  // x [tokens, hidden] -> [tokens, hidden]. `input_gradient` off: nothing below needs gradients.
-  torch::Tensor Forward(const torch::Tensor& x, const PassContext& pass, bool input_gradient);
+  // Memory for one layer's activations. `input` is set by Forward.
+  LayerActivations TakeActivations(const PassContext& pass) const;
+  // What TakeActivations takes, per token.
+  int64_t ActivationBytesPerToken(torch::ScalarType compute_type) const;
+
+  // x -> y, both fp32 [tokens, hidden] and not the same; x stays in use as kept.input.
+  void Forward(const torch::Tensor& x, torch::Tensor& y, LayerActivations& kept,
+               const PassContext& pass) const;
+  // `gradient` (fp32 [tokens, hidden]) is that of y, and becomes that of x; with `input_gradient`
+  // off, what is below needs none and its content is undefined afterwards. kept.gate and kept.up
+  // are overwritten.
+  void Backward(torch::Tensor& gradient, LayerActivations& kept, bool input_gradient,
+                const PassContext& pass);
 
   Projection& projection(int which) { return projections_[static_cast<size_t>(which)]; }
   Weight& input_norm() { return input_norm_; }
@@ -70,22 +56,35 @@ class DecoderLayer {
   Weight& k_norm() { return k_norm_; }
 
  private:
-  torch::Tensor Attention(const torch::Tensor& h, const PassContext& pass, bool input_gradient);
-  torch::Tensor FeedForward(const torch::Tensor& h, const PassContext& pass);
-  torch::Tensor Project(int which, const torch::Tensor& x, const PassContext& pass,
-                        bool input_gradient = true);
-  torch::Tensor DoraProject(Projection& projection, const torch::Tensor& x,
-                            const torch::Tensor& side);
+  // Queries, keys and values as attention takes them, fp32.
+  struct Heads {
+    torch::Tensor q, k, v;
+    torch::Tensor q_rstd, k_rstd;  // [tokens * heads], with q/k norm
+  };
+
+  const Projection& projection(int which) const { return projections_[static_cast<size_t>(which)]; }
+  int64_t Place(int which) const { return index_ * kProjections + which; }
+  int64_t QColumns() const { return config_.heads * config_.head_dim; }
+  int64_t KvColumns() const { return config_.kv_heads * config_.head_dim; }
+  AttentionShape Shape(const PassContext& pass) const;
+  Heads PrepareHeads(const LayerActivations& kept, const PassContext& pass) const;
+
+  void ForwardAttention(LayerActivations& kept, const PassContext& pass) const;
+  void ForwardFeedForward(LayerActivations& kept, torch::Tensor& y, const PassContext& pass) const;
+  void BackwardFeedForward(torch::Tensor& gradient, LayerActivations& kept,
+                           const PassContext& pass);
+  void BackwardAttention(torch::Tensor& gradient, LayerActivations& kept, bool input_gradient,
+                         const PassContext& pass);
+  void BackwardHeads(const LayerActivations& kept, const Heads& heads, Heads& gradients,
+                     const PassContext& pass);
+  void BackwardInput(torch::Tensor& gradient, const LayerActivations& kept, const Heads& gradients,
+                     bool input_gradient, const PassContext& pass);
 
   const ModelConfig& config_;
   int64_t index_;
   std::array<Projection, kProjections> projections_;
   Weight input_norm_, post_norm_, q_norm_, k_norm_;
 };
-
-// Which keys a query sees, as SDPA takes it: [batch or 1, 1, length, length] bool, true = seen.
-// Undefined when plain causal attention is all that is needed.
-torch::Tensor AttentionMask(const PassContext& pass, int64_t window);
 
 }  // namespace everstep
 

@@ -1,8 +1,7 @@
 #include "worker/model/model_config.h"
 
+#include <algorithm>
 #include <array>
-#include <cmath>
-#include <numbers>
 #include <string_view>
 
 #include "common/files.h"
@@ -47,6 +46,10 @@ class Reader {
   void Complain(const std::string& key, const std::string& what) {
     if (complaint_.empty()) complaint_ = source_ + ": " + key + ": " + what;
   }
+  void Fail(const std::string& complaint) {
+    if (complaint_.empty()) complaint_ = complaint;
+  }
+  const std::string& source() const { return source_; }
   const std::string& complaint() const { return complaint_; }
 
  private:
@@ -55,43 +58,89 @@ class Reader {
   std::string complaint_;
 };
 
+void ReadYarn(RopeConfig& rope, Reader& reader) {
+  rope.beta_fast = reader.Number("beta_fast", 32);
+  rope.beta_slow = reader.Number("beta_slow", 1);
+  rope.attention_factor = reader.Number("attention_factor", 0);
+  rope.mscale = reader.Number("mscale", 0);
+  rope.mscale_all_dim = reader.Number("mscale_all_dim", 0);
+  rope.truncate = reader.Bool("truncate", true);
+  reader.Positive("original_max_position_embeddings");
+}
+
 RopeConfig ReadRope(const OrderedJson& json, Reader& top) {
   RopeConfig rope;
   rope.theta = top.Number("rope_theta", 10000);
   const char* key = top.Has("rope_parameters") ? "rope_parameters" : "rope_scaling";
   if (!top.Has(key) || !json[key].is_object()) return rope;
-  Reader reader(json[key], key);
+  Reader reader(json[key], top.source() + ": " + key);
   rope.theta = reader.Number("rope_theta", rope.theta);
   const std::string type = reader.Text("rope_type", reader.Text("type", "default"));
   rope.factor = reader.Number("factor", 1);
+  rope.original_max_position_embeddings = reader.Integer("original_max_position_embeddings", 0);
+  if (const double part = reader.Number("partial_rotary_factor", 1); part != 1) {
+    reader.Complain("partial_rotary_factor", "is not supported (1 is)");
+  }
   if (type == "linear") {
     rope.scaling = RopeScaling::kLinear;
+  } else if (type == "dynamic") {
+    rope.scaling = RopeScaling::kDynamic;
   } else if (type == "llama3") {
     rope.scaling = RopeScaling::kLlama3;
     rope.low_freq_factor = reader.Number("low_freq_factor", 1);
     rope.high_freq_factor = reader.Number("high_freq_factor", 4);
-    rope.original_max_position_embeddings =
-        reader.Integer("original_max_position_embeddings", 8192);
+    reader.Positive("original_max_position_embeddings");
+  } else if (type == "yarn") {
+    rope.scaling = RopeScaling::kYarn;
+    ReadYarn(rope, reader);
   } else if (type != "default") {
-    top.Complain(key, "rope_type '" + type + "' is not supported (default, linear, llama3 are)");
+    reader.Complain("rope_type", "'" + type +
+                                     "' is not supported (default, linear, dynamic, llama3 and "
+                                     "yarn are)");
   }
+  if (!reader.complaint().empty()) top.Fail(reader.complaint());
   return rope;
 }
 
-void ReadFamily(ModelConfig& config, Reader& reader) {
+// Which layers have a sliding window: those that layer_types names, else (Qwen) those from
+// max_window_layers on, else (Mistral) all.
+void ReadWindows(ModelConfig& config, Reader& reader) {
+  config.windows.assign(static_cast<size_t>(std::max<int64_t>(0, config.layers)), 0);
+  const bool qwen = config.model_type == "qwen2" || config.model_type == "qwen3";
+  const bool used =
+      config.model_type == "mistral" || (qwen && reader.Bool("use_sliding_window", false));
   const int64_t window = reader.Integer("sliding_window", 0);
+  if (!used || window <= 0) return;
+  const OrderedJson* types = reader.Has("layer_types") ? &config.raw["layer_types"] : nullptr;
+  if (types != nullptr && (!types->is_array() || types->size() != config.windows.size())) {
+    return reader.Complain("layer_types", "must be a list with one entry per layer");
+  }
+  const int64_t first = qwen ? reader.Integer("max_window_layers", config.layers) : 0;
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    const bool slides = types != nullptr
+                            ? (*types)[static_cast<size_t>(layer)] == "sliding_attention"
+                            : layer >= first;
+    if (slides) config.windows[static_cast<size_t>(layer)] = window;
+  }
+}
+
+void ReadFamily(ModelConfig& config, Reader& reader) {
   if (config.model_type == "qwen2") {
     config.qkv_bias = true;
-  } else {
+  } else if (config.model_type != "mistral") {
     config.qkv_bias = config.output_bias = reader.Bool("attention_bias", false);
   }
   config.qk_norm = config.model_type == "qwen3";
   config.mlp_bias = config.model_type == "llama" && reader.Bool("mlp_bias", false);
-  const bool qwen = config.model_type == "qwen2" || config.model_type == "qwen3";
-  if (config.model_type == "mistral" || (qwen && reader.Bool("use_sliding_window", false))) {
-    config.sliding_window = window;
+  ReadWindows(config, reader);
+  if (reader.Has("quantization_config")) {
+    reader.Complain("quantization_config",
+                    "quantized models are not supported: use F32, F16 or "
+                    "BF16 weights");
   }
-  if (qwen) config.full_attention_layers = reader.Integer("max_window_layers", config.layers);
+  if (reader.Number("attention_dropout", 0) != 0) {
+    reader.Complain("attention_dropout", "is not supported (0 is)");
+  }
 }
 
 }  // namespace
@@ -120,6 +169,7 @@ Result<ModelConfig> ParseModelConfig(const std::string& text, const std::string&
   if (config.head_dim <= 0 || config.head_dim % 2 != 0) {
     reader.Complain("head_dim", "must be positive and even");
   }
+  config.max_position_embeddings = reader.Integer("max_position_embeddings", 0);
   config.rms_norm_eps = reader.Number("rms_norm_eps", 1e-6);
   config.tie_word_embeddings = reader.Bool("tie_word_embeddings", false);
   if (const std::string act = reader.Text("hidden_act", "silu"); act != "silu") {
@@ -142,29 +192,25 @@ Result<ModelConfig> LoadModelConfig(const std::string& directory) {
   return ParseModelConfig(*text, path);
 }
 
-std::vector<double> RopeFrequencies(const RopeConfig& rope, int64_t head_dim) {
-  std::vector<double> frequencies;
-  const auto original = static_cast<double>(rope.original_max_position_embeddings);
-  for (int64_t i = 0; i < head_dim; i += 2) {
-    const double exponent = static_cast<double>(i) / static_cast<double>(head_dim);
-    double frequency = 1.0 / std::pow(rope.theta, exponent);
-    if (rope.scaling == RopeScaling::kLinear) {
-      frequency /= rope.factor;
-    } else if (rope.scaling == RopeScaling::kLlama3) {
-      const double wavelength = 2 * std::numbers::pi / frequency;
-      const double low = original / rope.low_freq_factor;
-      const double high = original / rope.high_freq_factor;
-      if (wavelength > low) {
-        frequency /= rope.factor;
-      } else if (wavelength >= high) {
-        const double smooth = (original / wavelength - rope.low_freq_factor) /
-                              (rope.high_freq_factor - rope.low_freq_factor);
-        frequency = (1 - smooth) * frequency / rope.factor + smooth * frequency;
-      }
-    }
-    frequencies.push_back(frequency);
+bool ScaleRope(ModelConfig& config, const std::string& type, int64_t cutoff_len) {
+  const bool has_original = config.rope.original_max_position_embeddings > 0;
+  const int64_t length =
+      has_original ? config.rope.original_max_position_embeddings : config.max_position_embeddings;
+  if (length <= 0 || cutoff_len <= length) return false;
+  const int64_t factor = (cutoff_len + length - 1) / length;
+  OrderedJson scaling = {{"rope_type", type}, {"factor", static_cast<double>(factor)}};
+  if (type != "linear") scaling["original_max_position_embeddings"] = length;
+  if (type == "llama3") {
+    scaling["low_freq_factor"] = 1.0;
+    scaling["high_freq_factor"] = 4.0;
   }
-  return frequencies;
+  scaling["rope_theta"] = config.rope.theta;
+  config.raw["max_position_embeddings"] = length * factor;
+  config.raw[config.raw.contains("rope_parameters") ? "rope_parameters" : "rope_scaling"] = scaling;
+  config.max_position_embeddings = length * factor;
+  Reader reader(config.raw, "rope_scaling");
+  config.rope = ReadRope(config.raw, reader);
+  return true;
 }
 
 }  // namespace everstep

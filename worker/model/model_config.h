@@ -11,16 +11,23 @@
 
 namespace everstep {
 
-enum class RopeScaling { kNone, kLinear, kLlama3 };
+enum class RopeScaling { kNone, kLinear, kDynamic, kLlama3, kYarn };
 
 struct RopeConfig {
   double theta = 10000;
   RopeScaling scaling = RopeScaling::kNone;
   double factor = 1;
+  int64_t original_max_position_embeddings = 0;  // Llama 3 and YaRN
   // Llama 3 only.
   double low_freq_factor = 1;
   double high_freq_factor = 4;
-  int64_t original_max_position_embeddings = 8192;
+  // YaRN only. 0 = not given.
+  double beta_fast = 32;
+  double beta_slow = 1;
+  double attention_factor = 0;
+  double mscale = 0;
+  double mscale_all_dim = 0;
+  bool truncate = true;
 };
 
 struct ModelConfig {
@@ -32,22 +39,19 @@ struct ModelConfig {
   int64_t heads = 0;
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
+  int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
   bool tie_word_embeddings = false;
   bool qkv_bias = false;     // Qwen2
   bool output_bias = false;  // attention_bias of Llama
   bool mlp_bias = false;
   bool qk_norm = false;  // Qwen3
-  // A token sees this many tokens up to itself; 0 = all. Layers below `full_attention_layers`
-  // see all (Qwen's max_window_layers).
-  int64_t sliding_window = 0;
-  int64_t full_attention_layers = 0;
+  // Per layer: a token sees this many tokens up to itself; 0 = all.
+  std::vector<int64_t> windows;
   RopeConfig rope;
   OrderedJson raw;  // the file, for saving
 
-  int64_t WindowOf(int64_t layer) const {
-    return layer < full_attention_layers ? 0 : sliding_window;
-  }
+  int64_t WindowOf(int64_t layer) const { return windows[static_cast<size_t>(layer)]; }
 };
 
 // Both spellings: transformers 4 (torch_dtype, rope_theta, rope_scaling) and 5 (dtype,
@@ -55,9 +59,10 @@ struct ModelConfig {
 Result<ModelConfig> ParseModelConfig(const std::string& text, const std::string& source);
 Result<ModelConfig> LoadModelConfig(const std::string& directory);
 
-// Rotation frequencies of each pair of a head's dimensions [head_dim / 2] (Su et al., RoFormer;
-// the Llama 3 scaling is that of Meta's reference code).
-std::vector<double> RopeFrequencies(const RopeConfig& rope, int64_t head_dim);
+// Applies the training file's rope_scaling as LLaMA-Factory does: when `cutoff_len` exceeds the
+// model's length, that is multiplied with the smallest whole factor that suffices. Also changes
+// `raw`. Returns false, and changes nothing, where the model's own length is enough.
+bool ScaleRope(ModelConfig& config, const std::string& type, int64_t cutoff_len);
 
 }  // namespace everstep
 

@@ -1,15 +1,18 @@
 // Losses over tokens: what a language model is trained with in the stages pt and sft.
 //
-// The loss and the output projection are one operation: logits exist for a few hundred tokens at
-// a time, never for the whole micro-batch, and only for tokens that have a label.
+// The loss and the output projection are one operation: logits exist for some hundred tokens at a
+// time, never for the whole micro-batch, and only for tokens that have a label.
 #ifndef EVERSTEP_WORKER_OBJECTIVE_TOKEN_LOSS_H_
 #define EVERSTEP_WORKER_OBJECTIVE_TOKEN_LOSS_H_
 
 #include <torch/torch.h>
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "worker/config/train_config.h"
+#include "worker/kernels/arena.h"
 #include "worker/kernels/weight.h"
 
 namespace everstep {
@@ -40,17 +43,23 @@ struct TokenLoss {
   }
 };
 
-struct TokenLossResult {
-  torch::Tensor loss;  // scalar, fp64: the sum over tokens; backward() starts here
-  int64_t tokens = 0;
-  torch::Tensor correct;  // [tokens] bool: the label has the highest logit; with want_correct only
+// The output projection's weight [vocab, hidden], and what is wanted of it.
+struct TokenLossRequest {
+  Weight& projection;
+  std::span<const int64_t> labels;  // [tokens], all valid
+  // Multiplies the gradient, not the loss.
+  double scale = 1;
+  // The gradient of the hidden states goes here ([tokens, hidden], their type), and that of the
+  // projection, if it is trained, is added to its place. Null: no gradients.
+  torch::Tensor* d_hidden = nullptr;
+  // Filled with whether the label has the highest logit, unless null.
+  std::vector<bool>* correct = nullptr;
 };
 
-// hidden [tokens, hidden] after the final norm, labels [tokens] int64 (all valid); the projection's
-// weight is [vocab, hidden]. With gradients on, `scale` multiplies the gradient (not the loss).
-TokenLossResult ComputeTokenLoss(const TokenLoss& loss, const torch::Tensor& hidden,
-                                 const torch::Tensor& labels, Weight& projection, double scale,
-                                 bool want_correct);
+// hidden: [tokens, hidden] after the final norm, fp32 or bf16. Returns the sum of the tokens'
+// losses, taken in token order.
+double ComputeTokenLoss(const TokenLoss& loss, const torch::Tensor& hidden,
+                        const TokenLossRequest& request, Arena& arena);
 
 }  // namespace everstep
 
