@@ -20,7 +20,8 @@ std::optional<OrderedJson> ParseNumber(const std::string& text) {
     return OrderedJson(integer);
   }
   // from_chars also takes "inf" and "nan", which YAML writes with a dot.
-  if (begin == end || std::isalpha(static_cast<unsigned char>(*begin)) != 0) return std::nullopt;
+  const char* digits = begin != end && *begin == '-' ? begin + 1 : begin;
+  if (digits == end || std::isalpha(static_cast<unsigned char>(*digits)) != 0) return std::nullopt;
   double number = 0;
   if (auto [at, error] = std::from_chars(begin, end, number); error == std::errc() && at == end) {
     return OrderedJson(number);
@@ -46,7 +47,11 @@ class Converter {
 
   Result<OrderedJson> Convert(const YAML::Node& node, const std::string& path, int depth) {
     constexpr int kMaxDepth = 64;
-    if (depth > kMaxDepth) return InvalidArgument(document_.source + ": nested too deeply");
+    constexpr int kMaxValues = 100'000;
+    const int line = node.Mark().line + 1;
+    if (depth > kMaxDepth) return Problem(line, "is nested more than 64 levels deep");
+    // Aliases of aliases grow without a bound.
+    if (++values_ > kMaxValues) return Problem(line, "holds more than 100000 values");
     if (!document_.lines.contains(path)) document_.lines[path] = node.Mark().line + 1;
     if (node.IsMap()) return ConvertMap(node, path, depth);
     if (node.IsSequence()) {
@@ -65,12 +70,13 @@ class Converter {
   Result<OrderedJson> ConvertMap(const YAML::Node& node, const std::string& path, int depth) {
     OrderedJson object = OrderedJson::object();
     for (const auto& entry : node) {
+      const int line = entry.first.Mark().line + 1;
+      if (!entry.first.IsScalar()) return Problem(line, "a key must be text");
       const std::string key = entry.first.Scalar();
       const std::string child = path.empty() ? key : path + "." + key;
-      const int line = entry.first.Mark().line + 1;
       if (object.contains(key)) {
-        return InvalidArgument(document_.source + ":" + std::to_string(line) + ": " + child +
-                               ": is given twice: remove one");
+        return Problem(line, child + ": is given twice (first in line " +
+                                 std::to_string(document_.lines[child]) + "): remove one");
       }
       document_.lines[child] = line;
       ASSIGN_OR_RETURN(object[key], Convert(entry.second, child, depth + 1));
@@ -78,7 +84,12 @@ class Converter {
     return object;
   }
 
+  tl::unexpected<Error> Problem(int line, const std::string& what) const {
+    return InvalidArgument(document_.source + ":" + std::to_string(line) + ": " + what);
+  }
+
   Document& document_;
+  int values_ = 0;
 };
 
 }  // namespace
@@ -112,8 +123,8 @@ Result<Document> ParseDocument(std::string_view text, const std::string& source)
     }
     ASSIGN_OR_RETURN(document.value, Converter(document).Convert(nodes.front(), "", 0));
   } catch (const YAML::Exception& e) {
-    return InvalidArgument(source + ":" + std::to_string(e.mark.line + 1) +
-                           ": malformed YAML: " + e.msg);
+    const std::string line = e.mark.is_null() ? "" : ":" + std::to_string(e.mark.line + 1);
+    return InvalidArgument(source + line + ": malformed YAML: " + e.msg);
   }
   return document;
 }

@@ -24,6 +24,10 @@ inline constexpr int kMaxJobNameLength = 49;
 inline std::string Pod(const std::string& job, int replica, int incarnation) {
   return job + "-" + std::to_string(replica) + "-" + std::to_string(incarnation);
 }
+// The same for every incarnation: others may have it in their environment.
+inline std::string HostName(const std::string& job, int replica) {
+  return job + "-" + std::to_string(replica);
+}
 inline std::string TrainConfigMap(const std::string& job) { return job + "-train"; }
 inline std::string Service(const std::string& job) { return job; }
 

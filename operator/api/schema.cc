@@ -14,7 +14,7 @@ const std::vector<FieldRule>& Rules() {
   static const std::vector<FieldRule> rules{
       {"apiVersion", kText},
       {"kind", kText},
-      {"metadata", kFree},
+      {"metadata", kMapping},
       {"status", kFree},
       {"spec", kObject},
       {"spec.replicas", kInteger, 1, 4096},
@@ -30,8 +30,8 @@ const std::vector<FieldRule>& Rules() {
       {"spec.command", kTextList},
       {"spec.args", kTextList},
       {"spec.env", kList},
-      {"spec.resources", kFree},
-      {"spec.template", kFree},
+      {"spec.resources", kMapping},
+      {"spec.template", kMapping},
       {"spec.train", kFree},
       {"spec.trainFrom", kObject},
       {"spec.trainFrom.configMapKeyRef", kObject},
@@ -44,7 +44,7 @@ const std::vector<FieldRule>& Rules() {
       {"spec.rendezvous.timeoutSeconds", kInteger, 1, 86400},
       {"spec.checkpoint", kObject},
       {"spec.checkpoint.claimName", kText},
-      {"spec.checkpoint.claimTemplate", kFree},
+      {"spec.checkpoint.claimTemplate", kMapping},
       {"spec.checkpoint.path", kText},
       {"spec.checkpoint.keepLast", kInteger, 1, 10000},
       {"spec.checkpoint.milestoneSteps", kInteger, 1},
@@ -98,13 +98,6 @@ std::vector<std::string_view> ChildrenOf(const std::string& parent) {
   return children;
 }
 
-std::string NumberText(double number) {
-  if (number == std::floor(number)) return std::to_string(static_cast<int64_t>(number));
-  std::string text = std::to_string(number);
-  text.erase(text.find_last_not_of('0') + 1);
-  return text;
-}
-
 class Checker {
  public:
   explicit Checker(const Document& document) : document_(document) {}
@@ -133,8 +126,10 @@ class Checker {
       case kFree:
         return;
       case kObject:
+      case kMapping:
         if (!value.is_object()) return Complain(path, "must be a mapping, is " + Show(value));
-        return CheckObject(value, path);
+        if (rule.type == kObject) CheckObject(value, path);
+        return;
       case kBool:
         if (!value.is_boolean()) Complain(path, "must be true or false, is " + Show(value));
         return;
@@ -164,8 +159,7 @@ class Checker {
 
   void CheckNumber(const FieldRule& rule, const OrderedJson& value, const std::string& path,
                    const std::string& kind) {
-    const bool fits = rule.type == kNumber || rule.type == kIntegerList ? value.is_number()
-                                                                        : value.is_number_integer();
+    const bool fits = rule.type == kNumber ? value.is_number() : value.is_number_integer();
     if (!fits) return Complain(path, "must be " + kind + ", is " + Show(value));
     const double number = value.get<double>();
     if (number < rule.minimum) {
@@ -200,6 +194,13 @@ class Checker {
 };
 
 }  // namespace
+
+std::string NumberText(double number) {
+  if (number == std::floor(number)) return std::to_string(static_cast<int64_t>(number));
+  std::string text = std::to_string(number);
+  text.erase(text.find_last_not_of('0') + 1);
+  return text;
+}
 
 std::span<const FieldRule> TrainingJobFields() { return Rules(); }
 

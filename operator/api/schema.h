@@ -13,8 +13,9 @@
 namespace everstep {
 
 enum class FieldType {
-  kObject,
-  kFree,
+  kObject,   // a mapping whose fields have rules of their own
+  kMapping,  // any mapping
+  kFree,     // anything
   kInteger,
   kNumber,
   kIntegerOrAuto,
@@ -38,6 +39,9 @@ std::span<const FieldRule> TrainingJobFields();
 // Everything in `document` that the rules do not allow, a line each: "job.yaml:7: spec.replicas:
 // must be at least 1, is 0".
 std::vector<std::string> CheckFields(const Document& document);
+
+// A number as people write it: "5", "0.25".
+std::string NumberText(double number);
 
 }  // namespace everstep
 

@@ -99,31 +99,26 @@ class Validator {
     Require("apiVersion", names::kApiVersion);
     Require("kind", names::kKind);
     const OrderedJson& name = At(document_.value, "metadata.name");
-    if (!name.is_string()) {
+    if (name.is_null()) {
       Complain("metadata.name", "is missing: give the job a name");
+    } else if (!name.is_string()) {
+      Complain("metadata.name", "must be text (quote it), is " + DumpJson(name));
     } else if (!IsDnsLabel(name.get<std::string>())) {
       Complain("metadata.name",
-               "must be lower-case letters, digits and '-', is '" + name.get<std::string>() + "'");
+               "must be lower-case letters, digits and '-' (not first or last), is '" +
+                   name.get<std::string>() + "'");
     } else if (name.get<std::string>().size() > names::kMaxJobNameLength) {
       Complain("metadata.name", "must be at most " + std::to_string(names::kMaxJobNameLength) +
-                                    " characters long (pods are named after it)");
+                                    " characters long (pods are named after it), has " +
+                                    std::to_string(name.get<std::string>().size()));
     }
-    if (!At(document_.value, "spec").is_object()) {
+    if (At(document_.value, "spec").is_null()) {
       Complain("spec", "is missing: it says what to train");
     }
   }
 
   void CheckSpec(const TrainingJobSpec& spec) {
-    const bool train = !spec.train.is_null(), from = !spec.train_config_map.empty();
-    if (train && from) {
-      Complain("spec.trainFrom", "and spec.train are both given: keep one");
-    } else if (!train && !from && spec.command.empty()) {
-      Complain("spec.train",
-               "is missing: give a LLaMA-Factory training file here, or "
-               "spec.trainFrom, or spec.command for a program of your own");
-    } else if (train && !spec.train.is_object()) {
-      Complain("spec.train", "must be a mapping: the content of a LLaMA-Factory training file");
-    }
+    CheckWhatRuns(spec);
     if (spec.elastic.min_replicas > spec.replicas) {
       Complain("spec.elastic.minReplicas", "must be at most spec.replicas (" +
                                                std::to_string(spec.replicas) + "), is " +
@@ -142,17 +137,60 @@ class Validator {
                "must be an absolute path, is '" + spec.checkpoint.path + "'");
     }
     if (spec.recovery.backoff_initial_seconds > spec.recovery.backoff_max_seconds) {
-      Complain("spec.recovery.backoff.initialSeconds", "must be at most maxSeconds");
+      Complain("spec.recovery.backoff.initialSeconds",
+               "must be at most maxSeconds (" + NumberText(spec.recovery.backoff_max_seconds) +
+                   "), is " + NumberText(spec.recovery.backoff_initial_seconds));
     }
-    for (size_t i = 0; i < spec.env.size(); ++i) {
-      const std::string path = "spec.env[" + std::to_string(i) + "]";
-      if (!spec.env[i].contains("name")) Complain(path, "lacks name");
-    }
+    CheckEnv(spec.env);
   }
 
   std::vector<std::string> problems;
 
  private:
+  void CheckWhatRuns(const TrainingJobSpec& spec) {
+    const bool train = !spec.train.is_null();
+    const bool from = !At(document_.value, "spec.trainFrom").is_null();
+    if (train && from) {
+      Complain("spec.trainFrom", "and spec.train are both given: keep one");
+    } else if (train && !spec.train.is_object()) {
+      Complain("spec.train", "must be a mapping: the content of a LLaMA-Factory training file");
+    } else if (from && (spec.train_config_map.empty() || spec.train_config_map_key.empty())) {
+      Complain("spec.trainFrom", "needs configMapKeyRef: {name: ..., key: ...}");
+    } else if (!train && !from && spec.command.empty()) {
+      Complain("spec.train",
+               "is missing: give a LLaMA-Factory training file here, or "
+               "spec.trainFrom, or spec.command for a program of your own");
+    }
+    if (!spec.args.empty() && spec.command.empty()) {
+      Complain("spec.args", "needs spec.command: the program that they are for");
+    }
+  }
+
+  void CheckEnv(const OrderedJson& env) {
+    for (size_t i = 0; i < env.size(); ++i) {
+      const std::string path = "spec.env[" + std::to_string(i) + "]";
+      const OrderedJson& entry = env[i];
+      if (!entry.contains("name") || !entry["name"].is_string() || entry["name"] == "") {
+        Complain(path, "needs a name that is text");
+        continue;
+      }
+      for (const auto& [key, value] : entry.items()) {
+        const std::vector<std::string_view> known{"name", "value", "valueFrom"};
+        if (std::ranges::find(known, key) == known.end()) {
+          Complain(path + "." + key, "unknown field" + DidYouMean(key, known));
+        }
+      }
+      if (entry.contains("value") && !entry["value"].is_string()) {
+        Complain(path + ".value", "must be text (quote it), is " + DumpJson(entry["value"]));
+      }
+      if (entry.contains("valueFrom") && !entry["valueFrom"].is_object()) {
+        Complain(path + ".valueFrom", "must be a mapping");
+      } else if (entry.contains("valueFrom") == entry.contains("value")) {
+        Complain(path, "needs either value or valueFrom");
+      }
+    }
+  }
+
   void Complain(const std::string& path, const std::string& what) {
     problems.push_back(document_.Where(path) + path + ": " + what);
   }
@@ -187,7 +225,11 @@ Result<TrainingJob> ParseTrainingJob(const Document& document) {
   validator.CheckIdentity();
   std::vector<std::string> problems = std::move(validator.problems);
   validator.problems.clear();
-  std::ranges::copy(CheckFields(document), std::back_inserter(problems));
+  // Of another kind of object every field would be unknown: that it is one says enough.
+  const OrderedJson& kind = At(document.value, "kind");
+  if (kind.is_null() || kind == names::kKind) {
+    std::ranges::copy(CheckFields(document), std::back_inserter(problems));
+  }
   TrainingJob job;
   if (problems.empty()) {
     job.name = document.value["metadata"]["name"].get<std::string>();
