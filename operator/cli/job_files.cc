@@ -34,7 +34,8 @@ Status CheckUnchanged(const TrainingJob& before, const TrainingJob& now) {
 
 // A failed job is tried again: what made it fail is forgotten, what it achieved is not.
 void ForgetFailure(OrderedJson& status) {
-  for (const char* key : {"failure", "restarts", "message", "completionTime", "lastChargedPod"}) {
+  for (const char* key : {"failure", "restarts", "message", "completionTime", "chargedPods",
+                          "lostPods", "notBefore"}) {
     status.erase(key);
   }
   status["phase"] = "Pending";

@@ -33,9 +33,7 @@ OrderedJson BuildEnvironment(const TrainingJob& job, int replica, int incarnatio
                              const PodContext& context) {
   const TrainingJobSpec& spec = job.spec;
   Environment env;
-  env.Set("MASTER_ADDR",
-          names::Pod(job.name, 0, replica == 0 ? incarnation : context.master_incarnation) + "." +
-              names::Service(job.name));
+  env.Set("MASTER_ADDR", names::HostName(job.name, 0) + "." + names::Service(job.name));
   env.Set("MASTER_PORT", spec.rendezvous.port);
   env.Set("NODE_RANK", replica);
   env.Set("NNODES", spec.replicas);
@@ -112,36 +110,42 @@ OrderedJson BuildVolumes(const TrainingJob& job) {
   return volumes;
 }
 
+// Merges the container into the template's of the same name, or adds it.
+void AddContainer(OrderedJson& pod_spec, OrderedJson container) {
+  OrderedJson& containers = pod_spec["containers"];
+  if (!containers.is_array()) containers = OrderedJson::array();
+  for (OrderedJson& existing : containers) {
+    if (existing.value("name", "") != names::kWorkerContainer) continue;
+    for (const char* list : {"env", "volumeMounts"}) {
+      OrderedJson both = existing.value(list, OrderedJson::array());
+      for (const OrderedJson& entry : container[list]) both.push_back(entry);
+      container[list] = std::move(both);
+    }
+    existing.merge_patch(container);
+    return;
+  }
+  containers.push_back(std::move(container));
+}
+
 }  // namespace
 
 OrderedJson BuildPod(const TrainingJob& job, int replica, int incarnation,
                      const PodContext& context) {
+  const OrderedJson user =
+      job.spec.pod_template.is_object() ? job.spec.pod_template : OrderedJson::object();
   OrderedJson pod;
   pod["apiVersion"] = "v1";
   pod["kind"] = "Pod";
-  pod["metadata"] = Metadata(job, names::Pod(job.name, replica, incarnation));
+  pod["metadata"] = user.value("metadata", OrderedJson::object());
+  pod["metadata"].merge_patch(Metadata(job, names::Pod(job.name, replica, incarnation)));
   pod["metadata"]["labels"][names::kReplicaLabel] = std::to_string(replica);
   pod["metadata"]["labels"][names::kIncarnationLabel] = std::to_string(incarnation);
-  // The user's template underneath; what the job needs on top.
-  if (job.spec.pod_template.is_object() && job.spec.pod_template.contains("spec")) {
-    pod["spec"] = job.spec.pod_template["spec"];
-  } else {
-    pod["spec"] = OrderedJson::object();
-  }
+  pod["spec"] = user.value("spec", OrderedJson::object());
   OrderedJson& spec = pod["spec"];
   spec["restartPolicy"] = "Never";
-  spec["hostname"] = names::Pod(job.name, replica, incarnation);
+  spec["hostname"] = names::HostName(job.name, replica);
   spec["subdomain"] = names::Service(job.name);
-  OrderedJson container = BuildContainer(job, replica, incarnation, context);
-  if (spec.contains("containers") && spec["containers"].is_array()) {
-    for (OrderedJson& existing : spec["containers"]) {
-      if (existing.value("name", "") != names::kWorkerContainer) continue;
-      existing.merge_patch(container);
-      container = nullptr;
-      break;
-    }
-  }
-  if (!container.is_null()) spec["containers"].push_back(container);
+  AddContainer(spec, BuildContainer(job, replica, incarnation, context));
   for (const OrderedJson& volume : BuildVolumes(job)) spec["volumes"].push_back(volume);
   return pod;
 }

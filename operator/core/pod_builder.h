@@ -16,9 +16,10 @@ struct PodContext {
   int threads_per_process = 1;
   // No checkpoint is recorded and no generation has been formed: overwrite_output_dir counts.
   bool first_start = true;
-  int master_incarnation = 0;  // of replica 0
 };
 
+// spec.template lies underneath: its lists of env, volumeMounts and volumes come before the job's,
+// which win.
 OrderedJson BuildPod(const TrainingJob& job, int replica, int incarnation,
                      const PodContext& context);
 // Holds the inline training file.

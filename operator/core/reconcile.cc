@@ -1,6 +1,7 @@
 #include "operator/core/reconcile.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "operator/api/conditions.h"
 #include "operator/api/names.h"
@@ -10,6 +11,10 @@ namespace everstep {
 namespace {
 
 int64_t UnixSeconds(WallTime time) { return std::chrono::system_clock::to_time_t(time); }
+
+bool Contains(const OrderedJson& list, const std::string& text) {
+  return std::ranges::any_of(list, [&](const OrderedJson& entry) { return entry == text; });
+}
 
 // One run of Reconcile: the plan under construction and what it is made from.
 class Reconciler {
@@ -21,17 +26,20 @@ class Reconciler {
 
   Plan Run() {
     Initialize();
+    NoticeSilentEnd();
     if (IsTerminal(plan_.status)) {
       CleanUp();
     } else if (status().contains("failure")) {
       End("Failed", status()["failure"].get<std::string>());
     } else if (status().contains("finished")) {
       Complete();
+    } else if (job_.spec.suspend) {
+      Suspend();
+    } else if (!Resumed()) {
+      plan_.reason = "is resumed, waits for the suspended pods to end";
     } else if (PastDeadline()) {
       End("Failed", "activeDeadlineSeconds (" + std::to_string(*job_.spec.active_deadline_seconds) +
                         ") have passed");
-    } else if (job_.spec.suspend) {
-      Suspend();
     } else {
       EnsureObjects();
       EnsurePods();
@@ -47,11 +55,8 @@ class Reconciler {
   // depends on it.
   void Initialize() {
     status()["observedGeneration"] = job_.generation;
-    if (!status().contains("phase")) {
-      status()["phase"] = "Pending";
-      status()["startTime"] = FormatTime(now_);
-      status()["startUnixSeconds"] = UnixSeconds(now_);
-    }
+    if (!status().contains("phase")) status()["phase"] = "Pending";
+    if (!status().contains("startUnixSeconds")) StartCountingTime();
     if (!status().contains("logicalWorld")) status()["logicalWorld"] = job_.spec.world_size();
     if (!status().contains("threadsPerProcess")) {
       status()["threadsPerProcess"] =
@@ -59,13 +64,39 @@ class Reconciler {
     }
   }
 
+  void StartCountingTime() {
+    status()["startTime"] = FormatTime(now_);
+    status()["startUnixSeconds"] = UnixSeconds(now_);
+  }
+
+  // A program that knows nothing of rendezvous is done when all its pods are.
+  void NoticeSilentEnd() {
+    if (status().contains("finished")) return;
+    for (int replica = 0; replica < job_.spec.replicas; ++replica) {
+      const PodView* pod = FindPod(replica, IncarnationOf(replica));
+      if (pod == nullptr || pod->phase != PodPhase::kSucceeded || pod->deleting) return;
+    }
+    status()["finished"] = {{"step", StepOf("progress", 0)}};
+  }
+
+  int64_t StepOf(const char* key, int64_t none) {
+    return status().contains(key) ? status()[key].value("step", none) : none;
+  }
+
+  // False: nothing to wait for. The earliest of several waits counts.
+  bool Wait(int64_t seconds) {
+    if (seconds <= 0) return false;
+    const Duration wait = std::chrono::seconds(seconds);
+    plan_.requeue_after = std::min(plan_.requeue_after.value_or(wait), wait);
+    return true;
+  }
+
   bool PastDeadline() {
     if (!job_.spec.active_deadline_seconds) return false;
     const int64_t end =
         status().value("startUnixSeconds", UnixSeconds(now_)) + *job_.spec.active_deadline_seconds;
     const int64_t left = end - UnixSeconds(now_);
-    if (left > 0) plan_.requeue_after = std::chrono::seconds(left);
-    return left <= 0;
+    return !Wait(left);
   }
 
   PodContext Context() {
@@ -74,7 +105,6 @@ class Reconciler {
     context.token = observed_.token;
     context.threads_per_process = status()["threadsPerProcess"].get<int>();
     context.first_start = !status().contains("attempt") && !status().contains("checkpoint");
-    context.master_incarnation = std::max(0, IncarnationOf(0));
     return context;
   }
 
@@ -106,57 +136,98 @@ class Reconciler {
   }
 
   void EnsurePods() {
-    const PodContext context = Context();
-    for (int replica = 0; replica < job_.spec.replicas; ++replica) {
-      const int incarnation = IncarnationOf(replica);
-      const PodView* pod = FindPod(replica, incarnation);
-      if (pod == nullptr) {
-        CreatePod(replica, incarnation + 1, context,
-                  incarnation < 0 ? "it does not exist yet" : "its pod is gone");
-      } else if (pod->phase == PodPhase::kFailed) {
-        if (!ReplaceFailedPod(*pod, context)) return;
-      }
-      DeleteOlder(replica, std::max(incarnation, 0));
+    for (int replica = 0; replica < job_.spec.replicas && !IsTerminal(status()); ++replica) {
+      EnsurePod(replica);
     }
-    if (status()["phase"] == "Suspended") status()["phase"] = "Pending";
   }
 
-  void CreatePod(int replica, int incarnation, const PodContext& context, const std::string& why) {
+  void EnsurePod(int replica) {
+    const int incarnation = IncarnationOf(replica);
+    const PodView* pod = FindPod(replica, incarnation);
+    if (pod == nullptr) {
+      CreatePod(replica, incarnation + 1,
+                incarnation < 0 ? "it does not exist yet" : "its pod is gone");
+    } else if (pod->phase == PodPhase::kFailed) {
+      ReplacePod(*pod, "failed");
+    } else if (IsLost(pod->name)) {
+      ReplacePod(*pod, "is lost");
+    }
+    DeleteOlder(replica, IncarnationOf(replica));
+  }
+
+  bool IsLost(const std::string& pod) {
+    if (!status().contains("lostPods")) return false;
+    return Contains(status()["lostPods"], pod);
+  }
+
+  void CreatePod(int replica, int incarnation, const std::string& why) {
+    const std::string name = names::Pod(job_.name, replica, incarnation);
+    if (Wait(BackoffLeft(replica))) {
+      plan_.reason = "waits before it creates pod " + name;
+      return;
+    }
     OrderedJson& list = status()["incarnations"];
     if (!list.is_array()) list = OrderedJson::array();
     while (list.size() <= static_cast<size_t>(replica)) list.push_back(0);
     list[static_cast<size_t>(replica)] = incarnation;
+    ForgetLost(replica);
     plan_.actions.emplace_back(FenceReplica{replica, incarnation});
-    plan_.actions.emplace_back(CreateObject{BuildPod(job_, replica, incarnation, context)});
-    plan_.reason = "creates pod " + names::Pod(job_.name, replica, incarnation) + ": " + why;
+    plan_.actions.emplace_back(CreateObject{BuildPod(job_, replica, incarnation, Context())});
+    plan_.reason = "creates pod " + name + ": " + why;
   }
 
-  // False when the job has failed over it. The fast loop charges a process's death; here only a
-  // pod's end is charged that the fast loop had no part in (it is told by `charged`).
-  bool ReplaceFailedPod(const PodView& pod, const PodContext& context) {
-    const auto history = RecoveryHistory::FromJson(status().value("restarts", OrderedJson()));
-    const std::string key = pod.name;
-    if (status().value("lastChargedPod", "") != key) {
-      Failure failure;
-      failure.rank = pod.replica * job_.spec.processes_per_replica;
-      failure.pod_alive = false;
-      failure.regrouped = status().value("regroupedGeneration", uint64_t{0});
-      failure.exited = pod.exit_code > 0;
-      failure.exit_code = pod.exit_code;
-      failure.step = status().contains("progress") ? status()["progress"].value("step", 0) : 0;
-      failure.durable_step =
-          status().contains("checkpoint") ? status()["checkpoint"].value("step", -1) : -1;
-      const RecoveryPlan recovery =
-          PlanRecovery(job_.spec.recovery, history, failure, UnixSeconds(now_));
+  int64_t BackoffLeft(int replica) {
+    const std::string key = std::to_string(replica);
+    if (!status().contains("notBefore")) return 0;
+    const int64_t left = status()["notBefore"].value(key, int64_t{0}) - UnixSeconds(now_);
+    if (left <= 0) status()["notBefore"].erase(key);
+    if (status()["notBefore"].empty()) status().erase("notBefore");
+    return left;
+  }
+
+  // Of its incarnations up to the newest one seen.
+  void ForgetLost(int replica) {
+    if (!status().contains("lostPods")) return;
+    OrderedJson kept = OrderedJson::array();
+    for (const OrderedJson& pod : status()["lostPods"]) {
+      const auto name = pod.get<std::string>();
+      if (!name.starts_with(names::HostName(job_.name, replica) + "-")) kept.push_back(pod);
+    }
+    status().erase("lostPods");
+    if (!kept.empty()) status()["lostPods"] = kept;
+  }
+
+  // The fast loop charges a process's death; here only a pod's end is charged that the fast loop
+  // had no part in. Somebody who deletes a pod is not to be charged either.
+  void ReplacePod(const PodView& pod, const std::string& why) {
+    if (!IsCharged(pod) && !pod.deleting) {
+      const RecoveryPlan recovery = Charge(pod);
       status()["restarts"] = recovery.history.ToJson();
-      status()["lastChargedPod"] = key;
+      MarkPodCharged(status(), pod.name, pod.replica,
+                     UnixSeconds(now_) + static_cast<int64_t>(std::ceil(recovery.delay_seconds)));
       if (recovery.action == RecoveryAction::kFail) {
-        End("Failed", recovery.reason + (pod.message.empty() ? "" : ": " + pod.message));
-        return false;
+        return End("Failed", recovery.reason + (pod.message.empty() ? "" : ": " + pod.message));
       }
     }
-    CreatePod(pod.replica, pod.incarnation + 1, context, "pod " + pod.name + " failed");
-    return true;
+    CreatePod(pod.replica, pod.incarnation + 1, "pod " + pod.name + " " + why);
+  }
+
+  bool IsCharged(const PodView& pod) {
+    return status().contains("chargedPods") &&
+           status()["chargedPods"].value(std::to_string(pod.replica), "") == pod.name;
+  }
+
+  RecoveryPlan Charge(const PodView& pod) {
+    Failure failure;
+    failure.rank = pod.replica * job_.spec.processes_per_replica;
+    failure.pod_alive = false;
+    failure.regrouped = status().value("regroupedGeneration", uint64_t{0});
+    failure.exited = pod.phase == PodPhase::kFailed && pod.exit_code > 0;
+    failure.exit_code = pod.exit_code;
+    failure.step = StepOf("progress", 0);
+    failure.durable_step = StepOf("checkpoint", -1);
+    const auto history = RecoveryHistory::FromJson(status().value("restarts", OrderedJson()));
+    return PlanRecovery(job_.spec.recovery, history, failure, UnixSeconds(now_));
   }
 
   void DeleteOlder(int replica, int incarnation) {
@@ -180,26 +251,36 @@ class Reconciler {
       plan_.reason = "training is done, waits for the pods to end";
       return;
     }
-    End("Succeeded",
-        "all " + std::to_string(status()["finished"].value("step", 0)) + " steps are done");
+    End("Succeeded", "all " + std::to_string(StepOf("finished", 0)) + " steps are done");
   }
 
   // True when `seconds` have passed since the first call for this key.
   bool OverDue(const char* key, int64_t seconds) {
     if (!status().contains(key)) status()[key] = UnixSeconds(now_);
     const int64_t left = status()[key].get<int64_t>() + seconds - UnixSeconds(now_);
-    if (left > 0) plan_.requeue_after = std::chrono::seconds(left);
-    return left <= 0;
+    return !Wait(left);
   }
 
   void Suspend() {
     status()["phase"] = "Suspended";
-    if (!AnyPodAlive()) return;
-    plan_.actions.emplace_back(StopProcesses{30, "the job is suspended"});
+    const bool all_told =
+        std::ranges::all_of(observed_.pods, [](const PodView& pod) { return pod.deleting; });
+    if (all_told) return;
+    if (AnyPodAlive()) plan_.actions.emplace_back(StopProcesses{30, "the job is suspended"});
     for (const PodView& pod : observed_.pods) {
       if (!pod.deleting) plan_.actions.emplace_back(DeletePod{pod.name});
     }
     plan_.reason = "suspends";
+  }
+
+  // False while pods from before the suspension are still there. The time of a resumed job counts
+  // from its resumption.
+  bool Resumed() {
+    if (status()["phase"] != "Suspended") return true;
+    if (AnyPodAlive()) return false;
+    status()["phase"] = "Pending";
+    StartCountingTime();
+    return true;
   }
 
   void End(const std::string& phase, const std::string& message) {
@@ -207,6 +288,10 @@ class Reconciler {
     status()["message"] = message;
     status()["completionTime"] = FormatTime(now_);
     plan_.reason = phase + ": " + message;
+    // Pods that are kept shall not train on.
+    if (job_.spec.clean_pod_policy == "None" && AnyPodAlive()) {
+      plan_.actions.emplace_back(StopProcesses{30, message});
+    }
     CleanUp();
   }
 
@@ -252,6 +337,18 @@ class Reconciler {
 bool IsTerminal(const OrderedJson& status) {
   if (!status.is_object() || !status.contains("phase")) return false;
   return status["phase"] == "Succeeded" || status["phase"] == "Failed";
+}
+
+void MarkPodLost(OrderedJson& status, const std::string& pod) {
+  OrderedJson& lost = status["lostPods"];
+  if (!lost.is_array()) lost = OrderedJson::array();
+  if (!Contains(lost, pod)) lost.push_back(pod);
+}
+
+void MarkPodCharged(OrderedJson& status, const std::string& pod, int replica,
+                    int64_t unix_seconds) {
+  status["chargedPods"][std::to_string(replica)] = pod;
+  status["notBefore"][std::to_string(replica)] = unix_seconds;
 }
 
 Plan Reconcile(const Observed& observed, WallTime now) { return Reconciler(observed, now).Run(); }

@@ -58,7 +58,7 @@ using PlannedAction = std::variant<CreateObject, DeletePod, FenceReplica, StopPr
 
 struct Plan {
   std::vector<PlannedAction> actions;  // in this order
-  OrderedJson status;                  // to be written after the actions, if it differs
+  OrderedJson status;                  // to be written before the actions, if it differs
   std::optional<Duration> requeue_after;
   std::string reason;
 };
@@ -67,6 +67,12 @@ Plan Reconcile(const Observed& observed, WallTime now);
 
 // True for Succeeded and Failed.
 bool IsTerminal(const OrderedJson& status);
+
+// What the fast loop leaves in status for the slow one:
+// the pod is lost (its supervisor fell silent) though its object may look alive;
+void MarkPodLost(OrderedJson& status, const std::string& pod);
+// the pod was replaced after a failure that is charged already, and not before `unix_seconds`.
+void MarkPodCharged(OrderedJson& status, const std::string& pod, int replica, int64_t unix_seconds);
 
 }  // namespace everstep
 

@@ -20,7 +20,8 @@ void Refund(const RecoverySpec& policy, const Failure& failure, int64_t now,
 void CountProgress(const Failure& failure, RecoveryHistory& history) {
   if (failure.step > history.last_step) {
     history.no_progress = 1;
-    history.in_place_in_a_row.clear();
+    std::erase_if(history.in_place_in_a_row,
+                  [&](const auto& entry) { return failure.joined || entry.first != failure.rank; });
   } else if (!failure.joined || failure.regrouped > history.last_regrouped) {
     ++history.no_progress;
   }
@@ -28,10 +29,10 @@ void CountProgress(const Failure& failure, RecoveryHistory& history) {
   history.last_regrouped = std::max(history.last_regrouped, failure.regrouped);
 }
 
-double Backoff(const RecoverySpec& policy, int no_progress) {
+double Backoff(const RecoverySpec& policy, int failures_in_a_row) {
   // The first restart is immediate; each further one without progress waits twice as long.
-  if (no_progress <= 1) return 0;
-  const double factor = std::pow(2.0, std::min(no_progress - 2, 30));
+  if (failures_in_a_row <= 1) return 0;
+  const double factor = std::pow(2.0, std::min(failures_in_a_row - 2, 30));
   return std::min(policy.backoff_max_seconds, policy.backoff_initial_seconds * factor);
 }
 
@@ -107,8 +108,8 @@ RecoveryPlan PlanRecovery(const RecoverySpec& policy, const RecoveryHistory& bef
   const std::string budget = "(restart " + std::to_string(charged) + " of " +
                              std::to_string(policy.max_restarts) + " within " +
                              FormatDuration(policy.window_seconds) + ")";
-  const double delay = Backoff(policy, history.no_progress);
   int& in_place = history.in_place_in_a_row[failure.rank];
+  const double delay = Backoff(policy, std::max(history.no_progress, in_place + 1));
   if (failure.pod_alive && in_place < policy.in_place_before_recreate) {
     ++in_place;
     ++history.in_place;

@@ -19,7 +19,8 @@ struct RecoveryHistory {
   int64_t last_step = -1;                     // completed steps at the last failure
   uint64_t last_regrouped = 0;                // Failure::regrouped then
   int no_progress = 0;                        // attempts in a row that failed in that step
-  std::map<int, int> in_place_in_a_row;       // per rank, without progress between
+  // Per rank: restarts in place since training last got on with it.
+  std::map<int, int> in_place_in_a_row;
   int64_t total = 0;
   int64_t in_place = 0;
   int64_t recreated = 0;
@@ -34,7 +35,8 @@ struct Failure {
   bool pod_alive = true;
   // It follows from another rank's death: it gets a new process and is charged to nobody.
   bool victim = false;
-  // It had become a member of a generation.
+  // It had become a member of a generation. One that never does shall not live on the progress that
+  // the others make.
   bool joined = true;
   // Newest generation that had regrouped. Members that die while it stays the same (all ranks
   // killed at once) end one attempt at the step, not several.

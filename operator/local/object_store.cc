@@ -1,10 +1,12 @@
 #include "operator/local/object_store.h"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <random>
 
 #include "common/files.h"
+#include "common/log.h"
 
 namespace everstep {
 namespace {
@@ -19,10 +21,9 @@ std::string NewUid() {
   return text;
 }
 
-bool IsAlive(const OrderedJson& pod) {
-  const std::string phase =
-      pod.contains("status") ? pod["status"].value("phase", "Pending") : "Pending";
-  return phase == "Running";
+bool IsAlive(const std::string& kind, const OrderedJson& object) {
+  return kind == "Pod" && object.contains("status") &&
+         object["status"].value("phase", "Pending") == "Running";
 }
 
 bool Owns(const OrderedJson& owned, const std::string& uid) {
@@ -31,6 +32,20 @@ bool Owns(const OrderedJson& owned, const std::string& uid) {
   return std::ranges::any_of(metadata["ownerReferences"], [&](const OrderedJson& reference) {
     return reference.value("uid", "") == uid;
   });
+}
+
+// The object's resourceVersion, or what is wrong with the file it was read from.
+Result<int64_t> CheckStored(const OrderedJson& object, const std::string& path) {
+  int64_t version = 0;
+  const bool shaped = object.is_object() && object.contains("kind") && object["kind"].is_string() &&
+                      object.contains("metadata") && object["metadata"].is_object() &&
+                      object["metadata"].contains("name") && object["metadata"]["name"].is_string();
+  const std::string text = shaped ? object["metadata"].value("resourceVersion", "") : "";
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
+  if (!shaped || text.empty() || error != std::errc() || end != text.data() + text.size()) {
+    return DataLoss(path + ": is not an object of a job: remove the file, or the job's folder");
+  }
+  return version;
 }
 
 }  // namespace
@@ -51,9 +66,9 @@ Status ObjectStore::LoadAll() {
     if (!entry.is_regular_file() || entry.path().extension() != ".json") continue;
     ASSIGN_OR_RETURN(const std::string text, ReadFile(entry.path()));
     ASSIGN_OR_RETURN(OrderedJson object, ParseOrderedJson(text, entry.path().string()));
-    const Key key{object.value("kind", ""), object["metadata"].value("name", "")};
-    const int64_t version = std::stoll(object["metadata"].value("resourceVersion", "0"));
+    ASSIGN_OR_RETURN(const int64_t version, CheckStored(object, entry.path()));
     newest_version_ = std::max(newest_version_, version);
+    const Key key{object["kind"], object["metadata"]["name"]};
     objects_[key] = std::move(object);
   }
   return {};
@@ -72,9 +87,13 @@ Status ObjectStore::Write(const Key& key, OrderedJson object) {
 }
 
 void ObjectStore::Notify(const std::vector<Key>& changed) {
-  // Subscribers are added before the first change and never removed: no lock.
+  if (changed.empty()) return;
+  // Called without the lock: a subscriber may use the store.
+  std::unique_lock lock(mutex_);
+  const auto subscribers = subscribers_;
+  lock.unlock();
   for (const auto& [kind, name] : changed) {
-    for (const auto& subscriber : subscribers_) subscriber(kind, name);
+    for (const auto& subscriber : subscribers) subscriber(kind, name);
   }
 }
 
@@ -162,7 +181,23 @@ void ObjectStore::Erase(const Key& key, std::vector<Key>& changed) {
   for (const auto& [other, object] : objects_) {
     if (Owns(object, uid)) owned.push_back(other);
   }
-  for (const Key& other : owned) Erase(other, changed);
+  for (const Key& other : owned) {
+    if (!IsAlive(other.first, objects_[other])) {
+      Erase(other, changed);
+    } else if (const Status marked = MarkDeleted(other, changed); !marked) {
+      LogWarning(marked.error().message);
+    }
+  }
+}
+
+// Its processes have to end first; whoever runs them removes it then.
+Status ObjectStore::MarkDeleted(const Key& key, std::vector<Key>& changed) {
+  OrderedJson pod = objects_[key];
+  if (pod["metadata"].contains("deletionTimestamp")) return {};
+  pod["metadata"]["deletionTimestamp"] = FormatTime(clock_.WallNow());
+  RETURN_IF_ERROR(Write(key, std::move(pod)));
+  changed.push_back(key);
+  return {};
 }
 
 Status ObjectStore::Delete(const std::string& kind, const std::string& name) {
@@ -172,13 +207,8 @@ Status ObjectStore::Delete(const std::string& kind, const std::string& name) {
     const Key key{kind, name};
     const auto found = objects_.find(key);
     if (found == objects_.end()) return NotFound(kind + " '" + name + "' does not exist");
-    if (kind == "Pod" && IsAlive(found->second)) {
-      OrderedJson pod = found->second;
-      if (!pod["metadata"].contains("deletionTimestamp")) {
-        pod["metadata"]["deletionTimestamp"] = FormatTime(clock_.WallNow());
-        RETURN_IF_ERROR(Write(key, std::move(pod)));
-        changed.push_back(key);
-      }
+    if (IsAlive(kind, found->second)) {
+      RETURN_IF_ERROR(MarkDeleted(key, changed));
     } else {
       Erase(key, changed);
     }

@@ -16,8 +16,8 @@
 namespace everstep {
 
 // resourceVersion grows with every write; metadata.generation with every change of the spec; a uid
-// lasts as long as the object; what an object owns goes with it. Every write is on disk when it
-// returns (`directory`/<Kind>/<name>.json).
+// lasts as long as the object; what an object owns goes with it (pods that run, when their
+// processes have ended). Every write is on disk when it returns (`directory`/<Kind>/<name>.json).
 class ObjectStore final : public ObjectClient {
  public:
   // Loads what an earlier run left. `clock` is borrowed.
@@ -44,6 +44,7 @@ class ObjectStore final : public ObjectClient {
   Result<OrderedJson> Replace(OrderedJson object, bool status_only);
   // Both with the lock held.
   Status Write(const Key& key, OrderedJson object);
+  Status MarkDeleted(const Key& key, std::vector<Key>& changed);
   void Erase(const Key& key, std::vector<Key>& changed);
   std::string PathOf(const Key& key) const;
   void Notify(const std::vector<Key>& changed);

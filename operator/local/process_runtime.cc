@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <set>
 
 #include "common/files.h"
 #include "common/log.h"
@@ -23,6 +24,9 @@ namespace everstep {
 namespace {
 
 namespace fs = std::filesystem;
+
+// How often a process is looked at that gives no notice of its end (out of descriptors).
+constexpr int kLookMs = 100;
 
 int ReplicaOf(const OrderedJson& pod) {
   return std::stoi(pod["metadata"]["labels"].value(names::kReplicaLabel, "0"));
@@ -132,9 +136,11 @@ void ProcessRuntime::WaitForSomething() {
   int timeout_ms = -1;
   for (const auto& [name, process] : processes_) {
     fds.push_back({process.pidfd, POLLIN, 0});
-    if (!process.kill_at) continue;
-    const auto left = static_cast<int>(Milliseconds(*process.kill_at - clock_.Now())) + 1;
-    timeout_ms = std::max(0, timeout_ms < 0 ? left : std::min(timeout_ms, left));
+    int left = process.pidfd < 0 ? kLookMs : -1;
+    if (process.kill_at) {
+      left = std::max(0, static_cast<int>(Milliseconds(*process.kill_at - clock_.Now())) + 1);
+    }
+    if (left >= 0) timeout_ms = timeout_ms < 0 ? left : std::min(timeout_ms, left);
   }
   poll(fds.data(), fds.size(), timeout_ms);
   uint64_t drained = 0;
@@ -144,8 +150,10 @@ void ProcessRuntime::WaitForSomething() {
 void ProcessRuntime::SyncPods() {
   const auto pods = store_.List("Pod");
   if (!pods) return;
+  std::set<std::string> known;
   for (const OrderedJson& pod : *pods) {
     const auto name = pod["metadata"]["name"].get<std::string>();
+    known.insert(name);
     const auto process = processes_.find(name);
     const bool deleting = pod["metadata"].contains("deletionTimestamp");
     if (process != processes_.end()) {
@@ -157,6 +165,10 @@ void ProcessRuntime::SyncPods() {
     } else if (PhaseOf(pod) == "Pending") {
       StartPod(pod);
     }
+  }
+  // A pod that was deleted while it was being started has no object any more.
+  for (auto& [name, process] : processes_) {
+    if (!known.contains(name)) StopPod(name, process);
   }
 }
 

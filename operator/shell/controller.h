@@ -69,11 +69,25 @@ class Controller final : public RendezvousEvents {
                      const std::string& reason) override;
 
  private:
+  // What the subscription to the objects writes to. It outlives this controller: changes may still
+  // be told while it ends.
+  struct Inbox {
+    void Add(const std::string& job);
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::set<std::string> dirty;
+    bool ending = false;
+  };
+
   void Loop();
-  void Enqueue(const std::string& job);
+  void Enqueue(const std::string& job) { inbox_->Add(job); }
   std::optional<Duration> ReconcileJob(const std::string& name);
   Result<Observed> Observe(const std::string& name);
   void ServeJob(const Observed& observed);
+  void ForgetJob(const std::string& name);
+  Result<bool> WriteChanges(const std::string& name, const OrderedJson& before,
+                            const OrderedJson& after);
+  RecoveryDecision OnPodGone(const std::string& job, const Incident& incident);
   void Execute(const Observed& observed, const PlannedAction& action);
   // Applies `change` to the newest status and writes it if it differs. False from `change`: leave
   // it.
@@ -87,14 +101,12 @@ class Controller final : public RendezvousEvents {
   RendezvousServer* server_ = nullptr;
   std::string rendezvous_address_;
 
+  std::mutex status_mutex_;  // one writer at a time: they would only make each other retry
+  const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
+  std::map<std::string, TimePoint> due_;  // the thread's own
+  std::set<std::string> served_;          // jobs that rendezvous knows; the thread's own
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::set<std::string> dirty_;
-  std::map<std::string, TimePoint> due_;
-  std::set<std::string> served_;  // jobs that rendezvous knows
   std::map<std::string, TimePoint> progress_written_;
-  std::map<std::string, wire::Progress> newest_progress_;
-  bool ending_ = false;
   std::thread thread_;
 };
 

@@ -1,0 +1,227 @@
+// What the controller does with the fast loop's events: writes their facts to status, and answers
+// its one question.
+#include <algorithm>
+#include <cmath>
+
+#include "common/log.h"
+#include "operator/api/names.h"
+#include "operator/core/recovery.h"
+#include "operator/shell/controller.h"
+#include "operator/shell/incident_json.h"
+
+namespace everstep {
+namespace {
+
+constexpr size_t kIncidentsKept = 10;
+constexpr std::chrono::seconds kProgressInterval{1};
+
+int64_t UnixSeconds(WallTime time) { return std::chrono::system_clock::to_time_t(time); }
+
+}  // namespace
+
+void Controller::PersistMembership(const std::string& job, const wire::Membership& membership,
+                                   std::function<void(Status)> done) {
+  OrderedJson members = OrderedJson::array();
+  for (const wire::Member& member : membership.members) members.push_back(member.rank);
+  bool stale = false;
+  Status written = UpdateStatus(job, [&](OrderedJson& status) {
+    const uint64_t known =
+        status.contains("attempt") ? status["attempt"].value("generation", uint64_t{0}) : 0;
+    stale = known >= membership.generation;
+    if (stale) return false;
+    status["attempt"] = {{"generation", membership.generation},
+                         {"worldSize", membership.members.size()},
+                         {"members", members}};
+    return true;
+  });
+  if (written && stale) {
+    written = MakeError(ErrorCode::kConflict, "status holds a newer generation already");
+  }
+  done(written);
+}
+
+RecoveryDecision Controller::OnProcessDied(const std::string& job, const Incident& incident,
+                                           int rank, bool victim) {
+  using Kind = RecoveryDecision::Kind;
+  OrderedJson status;
+  const auto object = ReadJob(job, &status);
+  if (!object) return {Kind::kWait, {}, object.error().message};
+  if (object->spec.suspend || IsTerminal(status) || status.contains("finished")) {
+    return {Kind::kWait, {}, "the job is ending: nothing to do"};
+  }
+  if (incident.cause == IncidentCause::kVanished || incident.cause == IncidentCause::kReplaced) {
+    return OnPodGone(job, incident);
+  }
+  const auto pod = objects_.Get("Pod", incident.pod);
+  if (!pod || (*pod)["metadata"].contains("deletionTimestamp")) {
+    return {Kind::kReplacePod, {}, "its pod is being deleted: a new one takes its place"};
+  }
+  Failure failure;
+  failure.rank = rank;
+  failure.victim = victim;
+  failure.joined = incident.was_member;
+  failure.regrouped = status.value("regroupedGeneration", uint64_t{0});
+  failure.exited = incident.cause == IncidentCause::kExited;
+  failure.exit_code = incident.exit_code;
+  failure.step = incident.interrupted_step;
+  failure.durable_step =
+      status.contains("checkpoint") ? status["checkpoint"].value("step", int64_t{-1}) : -1;
+  RecoveryPlan plan;
+  const Status written = UpdateStatus(job, [&](OrderedJson& current) {
+    plan = PlanRecovery(object->spec.recovery,
+                        RecoveryHistory::FromJson(current.value("restarts", OrderedJson())),
+                        failure, UnixSeconds(clock_.WallNow()));
+    current["restarts"] = plan.history.ToJson();
+    if (plan.action == RecoveryAction::kFail) {
+      current["failure"] = plan.reason;
+    } else if (plan.action == RecoveryAction::kReplacePod) {
+      MarkPodCharged(
+          current, incident.pod, incident.replica,
+          UnixSeconds(clock_.WallNow()) + static_cast<int64_t>(std::ceil(plan.delay_seconds)));
+    }
+    return true;
+  });
+  if (!written) return {Kind::kWait, {}, written.error().message};
+  const Duration delay =
+      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(plan.delay_seconds));
+  switch (plan.action) {
+    case RecoveryAction::kRestartInPlace:
+      return {Kind::kRestartInPlace, delay, plan.reason};
+    case RecoveryAction::kReplacePod:
+      if (const Status deleted = objects_.Delete("Pod", incident.pod); !deleted) {
+        LogWarning(deleted.error().message, {{"job", job}});
+      }
+      return {Kind::kReplacePod, delay, plan.reason};
+    case RecoveryAction::kFail:
+      return {Kind::kFail, {}, plan.reason};
+  }
+  return {};
+}
+
+// The slow loop makes a new pod at once, also where the old one's object still looks alive: it is
+// fenced, so two of them do no harm.
+RecoveryDecision Controller::OnPodGone(const std::string& job, const Incident& incident) {
+  const Status written = UpdateStatus(job, [&](OrderedJson& status) {
+    const auto replica = static_cast<size_t>(incident.replica);
+    const bool newest = status.contains("incarnations") &&
+                        replica < status["incarnations"].size() &&
+                        status["incarnations"][replica] == incident.incarnation;
+    if (newest && incident.cause == IncidentCause::kVanished) MarkPodLost(status, incident.pod);
+    return true;
+  });
+  if (!written) LogWarning(written.error().message, {{"job", job}});
+  Enqueue(job);
+  return {RecoveryDecision::Kind::kReplacePod, {}, "its pod is gone: a new one takes its place"};
+}
+
+void Controller::OnIncidentUpdated(const std::string& job, const Incident& incident) {
+  const Status written = UpdateStatus(job, [&](OrderedJson& status) {
+    OrderedJson& list = status["incidents"];
+    if (!list.is_array()) list = OrderedJson::array();
+    OrderedJson entry = IncidentToJson(incident);
+    for (OrderedJson& known : list) {
+      const bool same = known.value("id", uint64_t{0}) == incident.id &&
+                        known.value("generation", uint64_t{0}) == incident.generation_before &&
+                        known.value("rank", -1) == incident.rank;
+      if (!same) continue;
+      entry["at"] = known["at"];
+      known = entry;
+      return true;
+    }
+    entry["at"] = FormatTime(clock_.WallNow());
+    list.insert(list.begin(), entry);
+    if (list.size() > kIncidentsKept) list.erase(list.size() - 1);
+    return true;
+  });
+  if (!written) LogWarning(written.error().message, {{"job", job}});
+  observer_.OnIncident(job, incident);
+}
+
+void Controller::OnMembership(const std::string& job, const wire::Membership& membership,
+                              const std::string& reason) {
+  observer_.OnMembership(job, membership, reason);
+}
+
+void Controller::OnRegrouped(const std::string& job, uint64_t generation, int64_t step) {
+  (void)step;
+  const Status written = UpdateStatus(job, [&](OrderedJson& status) {
+    if (IsTerminal(status) || status.value("phase", "") == "Suspended") return false;
+    status["regroupedGeneration"] = generation;
+    const int64_t members =
+        status.contains("attempt") ? status["attempt"].value("worldSize", int64_t{0}) : 0;
+    status["phase"] =
+        members == status.value("logicalWorld", int64_t{0}) ? "Running" : "Recovering";
+    return true;
+  });
+  if (!written) LogWarning(written.error().message, {{"job", job}});
+}
+
+void Controller::OnProgress(const std::string& job, const wire::Progress& progress) {
+  observer_.OnProgress(job, progress);
+  {
+    const std::lock_guard lock(mutex_);
+    TimePoint& last = progress_written_[job];
+    const bool done = progress.step == progress.total_steps;
+    if (!done && clock_.Now() - last < kProgressInterval) return;
+    last = clock_.Now();
+  }
+  const Status written = UpdateStatus(job, [&](OrderedJson& status) {
+    const double left = static_cast<double>(progress.total_steps - progress.step);
+    status["progress"] = {{"step", progress.step},
+                          {"totalSteps", progress.total_steps},
+                          {"loss", progress.loss},
+                          {"epoch", progress.epoch},
+                          {"tokensPerSecond", std::round(progress.tokens_per_second)},
+                          {"etaSeconds", std::round(left * progress.step_seconds)}};
+    return true;
+  });
+  if (!written) LogWarning(written.error().message, {{"job", job}});
+}
+
+void Controller::OnCheckpoint(const std::string& job, const wire::CheckpointSaved& checkpoint) {
+  observer_.OnCheckpoint(job, checkpoint);
+  const Status written = UpdateStatus(job, [&](OrderedJson& status) {
+    if (!checkpoint.warning.empty()) {
+      status["checkpointWarning"] = checkpoint.warning;
+      return true;
+    }
+    status.erase("checkpointWarning");
+    status["checkpoint"] = {{"step", checkpoint.step},
+                            {"path", checkpoint.path},
+                            {"saveSeconds", checkpoint.seconds},
+                            {"fenceGeneration", checkpoint.generation},
+                            {"time", FormatTime(clock_.WallNow())}};
+    return true;
+  });
+  if (!written) LogWarning(written.error().message, {{"job", job}});
+}
+
+void Controller::OnFinished(const std::string& job, const wire::Finished& finished) {
+  const Status written = UpdateStatus(job, [&](OrderedJson& status) {
+    status["finished"] = {{"step", finished.step}, {"outputDir", finished.output_dir}};
+    return true;
+  });
+  if (!written) LogError(written.error().message, {{"job", job}});
+}
+
+void Controller::OnFatal(const std::string& job, int rank, const std::string& reason) {
+  (void)rank;
+  const Status written = UpdateStatus(job, [&](OrderedJson& status) {
+    if (!status.contains("failure")) status["failure"] = reason;
+    return true;
+  });
+  if (!written) LogError(written.error().message, {{"job", job}});
+}
+
+void Controller::OnReplicaConnected(const std::string& job, const wire::Hello& hello) {
+  LogDebug("replica connected", {{"job", job}, {"pod", hello.pod}});
+}
+
+void Controller::OnReplicaLost(const std::string& job, int replica, int incarnation,
+                               const std::string& reason) {
+  LogDebug("replica lost",
+           {{"job", job}, {"pod", names::Pod(job, replica, incarnation)}, {"reason", reason}});
+  Enqueue(job);
+}
+
+}  // namespace everstep
