@@ -20,6 +20,10 @@ namespace fs = std::filesystem;
 
 bool IsLora(const TrainConfig& config) { return config.finetuning.type == FinetuningType::kLora; }
 
+const char* WeightsName(const TrainConfig& config) {
+  return IsLora(config) ? "adapter_model.safetensors" : "model.safetensors";
+}
+
 std::span<const std::byte> BytesOf(const float* data, int64_t count) {
   return std::as_bytes(std::span<const float>(data, static_cast<size_t>(count)));
 }
@@ -164,6 +168,23 @@ Status Artifacts::Load(const std::string& path, TrainingState& state) {
   return {};
 }
 
+Status Artifacts::LoadParameters(int64_t step, TrainingState& state) {
+  const std::string path = store_.directory() + "/" + CheckpointName(step);
+  ASSIGN_OR_RETURN(const Manifest verified, VerifyCheckpoint(path));
+  ASSIGN_OR_RETURN(const SafetensorsFile file,
+                   SafetensorsFile::Open(path + "/" + WeightsName(workload_.config())));
+  for (const LayoutEntry& entry : state.layout().entries) {
+    const TensorView* tensor = file.Find(entry.name);
+    const std::span<float> to = state.Parameters().subspan(static_cast<size_t>(entry.offset),
+                                                           static_cast<size_t>(entry.numel));
+    if (tensor == nullptr || tensor->data.size() != to.size_bytes()) {
+      return DataLoss(file.path() + ": does not hold '" + entry.name + "' as this run trains it");
+    }
+    std::memcpy(to.data(), tensor->data.data(), to.size_bytes());
+  }
+  return {};
+}
+
 // ---- Saving ------------------------------------------------------------------------------------
 
 void Artifacts::AppendLog(const LogRecord& record) {
@@ -185,6 +206,11 @@ std::string Artifacts::TrainerState(TrainingState& state, bool should_save) cons
   facts.input_tokens_seen =
       training.include_num_input_tokens_seen ? state.counters().tokens_seen : 0;
   facts.should_save = should_save;
+  if (const TrainingCounters& counters = state.counters(); counters.best_step > 0) {
+    facts.best_metric = counters.best_metric;
+    facts.best_global_step = counters.best_step;
+    facts.best_model_checkpoint = store_.directory() + "/" + CheckpointName(counters.best_step);
+  }
   return TrainerStateJson(facts, state.history());
 }
 
@@ -193,7 +219,7 @@ FileSet Artifacts::ModelFiles(TrainingState& state,
                               const std::shared_ptr<const std::vector<float>>& copy) {
   const TrainConfig& config = workload_.config();
   TensorFile tensors;
-  tensors.path = IsLora(config) ? "adapter_model.safetensors" : "model.safetensors";
+  tensors.path = WeightsName(config);
   for (const LayoutEntry& entry : state.layout().entries) {
     tensors.tensors.push_back({entry.name, DType::kFloat32, entry.shape,
                                BytesOf(copy->data() + entry.offset, entry.numel)});
@@ -246,7 +272,10 @@ void Artifacts::Save(TrainingState& state, uint64_t generation) {
         state.layout(),
         {all.subspan(0, size), all.subspan(size, size), all.subspan(2 * size, size)});
   }
-  saver_->Save(std::move(content), {.total_limit = training.save_total_limit, .best_step = {}});
+  const int64_t best_step = state.counters().best_step;
+  saver_->Save(std::move(content),
+               {.total_limit = training.save_total_limit,
+                .best_step = best_step > 0 ? std::optional(best_step) : std::nullopt});
 }
 
 void Artifacts::OnSaved(const SaveOutcome& outcome) {

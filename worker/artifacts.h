@@ -45,6 +45,8 @@ class Artifacts {
   Result<std::string> ChooseCheckpoint(Communicator& communicator,
                                        const wire::Membership& membership);
   Status Load(const std::string& path, TrainingState& state);
+  // The parameters alone, from this run's checkpoint of `step`.
+  Status LoadParameters(int64_t step, TrainingState& state);
 
   // A failure to append is a warning: training is worth more than a log line.
   void AppendLog(const LogRecord& record);

@@ -48,6 +48,7 @@ struct Environment {
   std::string train_file;
   std::string checkpoint_path;
   std::string job;
+  std::string run;  // differs between two jobs of one name, one after the other
   int rank = 0;
   int logical_world = 1;
   int threads = 1;
@@ -59,6 +60,7 @@ Environment ReadEnvironment(int argc, char** argv) {
   environment.train_file = argc > 1 ? argv[1] : Variable("EVERSTEP_TRAIN_FILE");
   environment.checkpoint_path = Variable("EVERSTEP_CHECKPOINT_PATH");
   environment.job = Variable("EVERSTEP_JOB");
+  environment.run = Variable("EVERSTEP_RUN", environment.job);
   environment.rank = Number("RANK", 0);
   environment.logical_world = std::max(1, Number("WORLD_SIZE", 1));
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
@@ -167,7 +169,7 @@ Result<Ending> Train(const Environment& environment, Reporter& reporter, Heartbe
                    .clock = clock,
                    .artifacts = {.rank = environment.rank,
                                  .first_start = environment.first_start,
-                                 .run = environment.job},
+                                 .run = environment.run},
                    .rank = environment.rank});
   if (alone) {
     mailbox.Deliver(Alone(environment, fabric->endpoint()));

@@ -255,8 +255,8 @@ Status Trainer::FinishBoundary() {
     record.values["learning_rate"] = last_learning_rate_;
     records.push_back(std::move(record));
   }
-  Metrics ignored;
-  if (due.evaluate) RETURN_IF_ERROR(EvaluateAll(records, ignored));
+  Metrics measured;
+  if (due.evaluate) RETURN_IF_ERROR(EvaluateAll(records, measured));
   for (const LogRecord& record : records) {
     state_.history().Add(record);
     if (is_lead()) artifacts_.AppendLog(record);
@@ -265,6 +265,7 @@ Status Trainer::FinishBoundary() {
     counters.loss_since_log = 0;
     counters.last_logged_step = counters.step;
   }
+  if (due.save) NoteBest(measured);
   counters.boundary_done = true;
   if (due.save && is_lead()) {
     SetPhase("save");
@@ -300,6 +301,33 @@ Status Trainer::EvaluateAll(std::vector<LogRecord>& records, Metrics& metrics) {
   return {};
 }
 
+// Only steps with a checkpoint can be gone back to.
+void Trainer::NoteBest(const Metrics& metrics) {
+  const TrainingArguments& training = workload_.config().training;
+  const auto found = metrics.find(workload_.best_metric_name());
+  if (found == metrics.end()) return;
+  TrainingCounters& counters = state_.counters();
+  const double value = found->second;
+  const bool better = training.greater_is_better.value_or(true) ? value > counters.best_metric
+                                                                : value < counters.best_metric;
+  if (std::isnan(value) || (counters.best_step > 0 && !better)) return;
+  counters.best_step = counters.step;
+  counters.best_metric = value;
+}
+
+// Collective. Done again, it gives the same.
+Status Trainer::GoBackToBest() {
+  const TrainingCounters& counters = state_.counters();
+  if (!workload_.config().training.load_best_model_at_end || counters.best_step == 0) return {};
+  if (is_lead()) RETURN_IF_ERROR(artifacts_.WaitForSave());
+  RETURN_IF_ERROR(communicator_->Barrier());
+  LogInfo("goes back to the best model",
+          {{"step", counters.best_step}, {"metric", counters.best_metric}});
+  RETURN_IF_ERROR(artifacts_.LoadParameters(counters.best_step, state_));
+  workload_.model().AfterUpdate();
+  return {};
+}
+
 LogRecord Trainer::FinalRecord(Metrics& metrics) const {
   const TrainingCounters& counters = state_.counters();
   const TrainingArguments& training = workload_.config().training;
@@ -327,6 +355,7 @@ LogRecord Trainer::FinalRecord(Metrics& metrics) const {
 // May be done again by the survivors of an interruption: until the results are on the volume
 // nobody leaves, and nothing of it enters the state.
 Result<Ending> Trainer::FinishTraining() {
+  RETURN_IF_ERROR(GoBackToBest());
   Metrics train, evaluation;
   std::vector<LogRecord> records{FinalRecord(train)};
   if (!workload_.data().eval.empty()) RETURN_IF_ERROR(EvaluateAll(records, evaluation));

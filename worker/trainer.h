@@ -76,6 +76,8 @@ class Trainer {
   // nothing of it enters the state, so that it can be done again after an interruption.
   Status FinishBoundary();
   Status EvaluateAll(std::vector<LogRecord>& records, Metrics& metrics);
+  void NoteBest(const Metrics& metrics);
+  Status GoBackToBest();
   LogRecord RecordNow() const;
   Result<Ending> FinishTraining();
   LogRecord FinalRecord(Metrics& metrics) const;

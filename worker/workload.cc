@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "common/log.h"
+#include "common/strings.h"
 #include "common/wire.h"
 
 namespace everstep {
@@ -23,6 +24,7 @@ Result<std::unique_ptr<Workload>> Workload::Load(TrainConfig config,
                    PrepareData(workload->config_, workload->tokenizer_, options.today));
   for (const std::string& warning : workload->data_.warnings) LogWarning(warning);
   RETURN_IF_ERROR(workload->PlanSteps());
+  RETURN_IF_ERROR(workload->FindBestMetric());
 
   ASSIGN_OR_RETURN(workload->model_, CausalLm::Load(options.model_directory, workload->config_,
                                                     workload->tokenizer_.vocab_size()));
@@ -82,6 +84,22 @@ Status Workload::PlanSteps() {
   boundaries_ = std::make_unique<BoundarySchedule>(training, order_->max_steps(),
                                                    order_->updates_per_epoch());
   return {};
+}
+
+Status Workload::FindBestMetric() {
+  const TrainingArguments& training = config_.training;
+  const std::string& wanted = training.metric_for_best_model;
+  if (wanted.empty() || data_.eval.empty()) return {};
+  std::vector<std::string> names;
+  for (const auto& [name, examples] : data_.eval) {
+    const std::string prefix = name.empty() ? "eval_" : "eval_" + name + "_";
+    names.push_back(prefix + "loss");
+    if (config_.finetuning.compute_accuracy) names.push_back(prefix + "accuracy");
+  }
+  best_metric_name_ = wanted.starts_with("eval_") ? wanted : "eval_" + wanted;
+  if (std::ranges::find(names, best_metric_name_) != names.end()) return {};
+  return InvalidArgument("metric_for_best_model: '" + wanted +
+                         "' is not measured here: use one of " + Join(names, ", "));
 }
 
 uint64_t Workload::ComputeFingerprint() const {

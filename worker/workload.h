@@ -52,6 +52,9 @@ class Workload {
   // Equal on all ranks of a job; a rank with another one must not take part in its sums.
   uint64_t fingerprint() const { return fingerprint_; }
 
+  // What an evaluation is judged by ("eval_loss"); "" when nothing asks.
+  const std::string& best_metric_name() const { return best_metric_name_; }
+
   // The micro-batches of a logical rank in update `step` (from 0).
   std::vector<MicroBatch> MicroBatches(int64_t step, int logical_rank) const;
   // Label tokens of the whole global batch of update `step`.
@@ -62,6 +65,7 @@ class Workload {
  private:
   Workload(TrainConfig config, const WorkloadOptions& options, Tokenizer tokenizer);
   Status PlanSteps();
+  Status FindBestMetric();
   Status CheckTokenIds() const;
   uint64_t ComputeFingerprint() const;
 
@@ -75,6 +79,7 @@ class Workload {
   std::unique_ptr<BoundarySchedule> boundaries_;
   std::unique_ptr<CausalLm> model_;
   std::unique_ptr<TrainingState> state_;
+  std::string best_metric_name_;
   uint64_t fingerprint_ = 0;
 };
 

@@ -47,6 +47,7 @@ OrderedJson BuildEnvironment(const TrainingJob& job, int replica, int incarnatio
     env.Set("GLOO_SOCKET_IFNAME", spec.rendezvous.network_interface);
   }
   env.Set("EVERSTEP_JOB", job.name);
+  env.Set("EVERSTEP_RUN", job.uid);
   env.Set("EVERSTEP_POD", names::Pod(job.name, replica, incarnation));
   env.SetField("EVERSTEP_NODE", "spec.nodeName");
   env.SetField("EVERSTEP_POD_IP", "status.podIP");

@@ -22,6 +22,8 @@ Json TrainingState::SmallState() const {
               {"loss_total", counters_.loss_total},
               {"tokens_seen", counters_.tokens_seen},
               {"elapsed_seconds", counters_.elapsed_seconds},
+              {"best_step", counters_.best_step},
+              {"best_metric", counters_.best_metric},
               {"history", history_.ToJson()}};
 }
 
@@ -37,6 +39,8 @@ Status TrainingState::RestoreSmallState(const Json& document) {
   counters_.loss_total = JsonValue<double>(document, "loss_total", 0);
   counters_.tokens_seen = JsonValue<int64_t>(document, "tokens_seen", 0);
   counters_.elapsed_seconds = JsonValue<double>(document, "elapsed_seconds", 0);
+  counters_.best_step = JsonValue<int64_t>(document, "best_step", 0);
+  counters_.best_metric = JsonValue<double>(document, "best_metric", 0);
   present_ = true;
   return {};
 }

@@ -83,6 +83,7 @@ TEST(PodBuilderTest, APodInFull) {
           {"name": "RANK", "value": "4"},
           {"name": "FORCE_TORCHRUN", "value": "1"},
           {"name": "EVERSTEP_JOB", "value": "qwen"},
+          {"name": "EVERSTEP_RUN", "value": "u-1"},
           {"name": "EVERSTEP_POD", "value": "qwen-2-5"},
           {"name": "EVERSTEP_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
           {"name": "EVERSTEP_POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
