@@ -1,6 +1,7 @@
 // The `everstep` program.
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <optional>
 #include <string>
 
@@ -20,6 +21,9 @@ int main(int argc, char** argv) {
   CLI::App* run = app.add_subcommand("run", "Run a TrainingJob on this machine");
   run->add_option("manifest", run_options.manifest, "The job's YAML file, or -")->required();
   run->add_flag("--again", run_options.again, "Start over, also after success");
+  run->add_option("--rendezvous-port", run_options.rendezvous_port,
+                  "Port by which the ranks find each other; by default any free one")
+      ->check(CLI::Range(1, 65535));
   run->add_flag("-q,--quiet", run_options.quiet, "Say nothing but errors");
   CLI::App* validate = app.add_subcommand("validate", "Check a TrainingJob without running it");
   validate->add_option("manifest", manifest, "The job's YAML file, or -")->required();
@@ -43,7 +47,12 @@ int main(int argc, char** argv) {
 
   const bool json = log_format == "json";
   everstep::LogOptions log = everstep::LogOptionsFromEnvironment("");
-  if (json) log.format = everstep::LogFormat::kJson;
+  if (json) {
+    log.format = everstep::LogFormat::kJson;
+  } else if (std::getenv("EVERSTEP_LOG_LEVEL") == nullptr) {
+    // What a person wants to know is said by the display.
+    log.level = run_options.quiet ? everstep::LogLevel::kError : everstep::LogLevel::kWarning;
+  }
   everstep::ConfigureLog(log);
   if (validate->parsed()) return everstep::ValidateCommand(manifest);
   if (status->parsed()) return everstep::StatusCommand(run_directory, job, json);

@@ -152,7 +152,8 @@ int RunCommand(const RunOptions& options) {
   Controller controller({.token = RandomToken(),
                          .default_threads = std::max(1, cores / manifest->job.spec.world_size())},
                         **store, clock, display);
-  auto server = RendezvousServer::Start({}, controller);
+  auto server =
+      RendezvousServer::Start({.port = static_cast<uint16_t>(options.rendezvous_port)}, controller);
   if (!server) return Complain(server.error());
   controller.Start(**server, "127.0.0.1:" + std::to_string((*server)->port()));
   const int exit_code = Await(**store, name, signals, display, run_directory);

@@ -9,6 +9,7 @@ namespace everstep {
 struct RunOptions {
   std::string manifest;
   std::string run_directory = "everstep-runs";  // the job gets a folder of its own in it
+  int rendezvous_port = 0;                      // 0: any free one
   bool json = false;
   bool quiet = false;
   bool again = false;  // forget what an earlier run of the job came to

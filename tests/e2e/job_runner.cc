@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
+#include <numeric>
 #include <sstream>
 #include <thread>
 
@@ -29,36 +30,34 @@ std::string ReadAll(const fs::path& path) {
   return std::move(content).str();
 }
 
-void MakeModel(const fs::path& directory) {
-  fs::create_directories(directory);
-  const fs::path model = fs::path(EVERSTEP_SOURCE_DIR) / "tests/golden/models/tiny-llama";
-  for (const char* file : {"config.json", "model.safetensors"}) {
-    fs::copy_file(model / file, directory / file);
-  }
-  const fs::path tokenizer = TestTokenizerDir("tiny-llama");
-  for (const char* file : {"tokenizer.json", "tokenizer_config.json"}) {
-    fs::copy_file(tokenizer / file, directory / file);
-  }
-}
-
 std::string Manifest(const JobShape& shape, const std::string& name, const fs::path& directory) {
+  std::map<std::string, std::string> train = {
+      {"model_name_or_path", (directory / "model").string()},
+      {"stage", "sft"},
+      {"do_train", "true"},
+      {"finetuning_type", shape.finetuning},
+      {"template", "llama3"},
+      {"dataset", "own_alpaca"},
+      {"dataset_dir", GoldenPath("data")},
+      {"cutoff_len", "128"},
+      {"per_device_train_batch_size", "2"},
+      {"gradient_accumulation_steps", "2"},
+      {"learning_rate", "1.0e-3"},
+      {"lr_scheduler_type", "cosine"},
+      {"warmup_ratio", "0.1"},
+      {"max_steps", std::to_string(shape.steps)},
+      {"save_steps", std::to_string(shape.save_steps)},
+      {"logging_steps", "1"},
+      {"output_dir", "out"},
+      {"overwrite_output_dir", "true"},
+      {"report_to", "none"},
+      {"lora_dropout", "0.05"}};
+  for (const auto& [key, value] : shape.train) train[key] = value;
   std::ostringstream yaml;
   yaml << "apiVersion: everstep.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: " << name
        << "}\nspec:\n  replicas: " << shape.ranks << "\n  threadsPerProcess: 1\n"
-       << "  checkpoint: {claimName: checkpoints}\n";
-  std::istringstream spec(shape.extra_spec_yaml);
-  for (std::string line; std::getline(spec, line);) yaml << "  " << line << "\n";
-  yaml << "  train:\n    model_name_or_path: " << (directory / "model").string()
-       << "\n    stage: sft\n    do_train: true\n    finetuning_type: " << shape.finetuning
-       << "\n    template: llama3\n    dataset: own_alpaca\n    dataset_dir: "
-       << EVERSTEP_SOURCE_DIR << "/tests/golden/data\n    cutoff_len: 128\n"
-       << "    per_device_train_batch_size: 2\n    gradient_accumulation_steps: 2\n"
-       << "    learning_rate: 1.0e-3\n    lr_scheduler_type: cosine\n    warmup_ratio: 0.1\n"
-       << "    max_steps: " << shape.steps << "\n    save_steps: " << shape.save_steps
-       << "\n    logging_steps: 1\n    output_dir: out\n    overwrite_output_dir: true\n"
-       << "    report_to: none\n    lora_dropout: 0.05\n";
-  std::istringstream train(shape.extra_train_yaml);
-  for (std::string line; std::getline(train, line);) yaml << "    " << line << "\n";
+       << "  checkpoint: {claimName: checkpoints}\n  train:\n";
+  for (const auto& [key, value] : train) yaml << "    " << key << ": " << value << "\n";
   return std::move(yaml).str();
 }
 
@@ -74,13 +73,24 @@ std::string EnvironmentOf(pid_t pid, const std::string& key) {
 
 }  // namespace
 
+void MakeTinyModel(const fs::path& directory) {
+  fs::create_directories(directory);
+  for (const char* file : {"config.json", "model.safetensors"}) {
+    fs::copy_file(GoldenPath(std::string("models/tiny-llama/") + file), directory / file);
+  }
+  const fs::path tokenizer = TestTokenizerDir("tiny-llama");
+  for (const char* file : {"tokenizer.json", "tokenizer_config.json"}) {
+    fs::copy_file(tokenizer / file, directory / file);
+  }
+}
+
 JobRunner::JobRunner(const JobShape& shape) : shape_(shape) {
   static std::atomic<int> number{0};
   name_ = "t" + std::to_string(getpid()) + "-" + std::to_string(number++);
   std::string pattern = (fs::temp_directory_path() / "everstep-e2e-XXXXXX").string();
   EVERSTEP_CHECK(mkdtemp(pattern.data()) != nullptr);
   directory_ = pattern;
-  MakeModel(directory_ / "model");
+  MakeTinyModel(directory_ / "model");
   std::ofstream(directory_ / "job.yaml") << Manifest(shape_, name_, directory_);
 }
 
@@ -93,18 +103,34 @@ JobRunner::~JobRunner() {
   fs::remove_all(directory_, ignored);
 }
 
-void JobRunner::Start() {
+void JobRunner::Start(const std::vector<std::string>& arguments) {
   exit_code_.reset();
+  pid_ = Spawn(arguments);
+}
+
+pid_t JobRunner::Spawn(const std::vector<std::string>& arguments) const {
   const std::string program = std::string(EVERSTEP_BINARY_DIR) + "/bin/everstep";
-  pid_ = fork();
-  EVERSTEP_CHECK(pid_ >= 0);
-  if (pid_ > 0) return;
+  const pid_t pid = fork();
+  EVERSTEP_CHECK(pid >= 0);
+  if (pid > 0) return pid;
   EVERSTEP_CHECK(chdir(directory_.c_str()) == 0);
   std::FILE* out = std::freopen(output_path().c_str(), "a", stdout);
   EVERSTEP_CHECK(out != nullptr && dup2(STDOUT_FILENO, STDERR_FILENO) >= 0);
-  execl(program.c_str(), "everstep", "run", "job.yaml", "--log-format=json", nullptr);
+  std::vector<std::string> words = {program, "run", "job.yaml", "--log-format=json"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  execv(program.c_str(), argv.data());
   std::perror(program.c_str());
   _exit(127);
+}
+
+int JobRunner::RunBeside() {
+  const pid_t pid = Spawn({});
+  int status = 0;
+  EVERSTEP_CHECK(waitpid(pid, &status, 0) == pid);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 bool JobRunner::Running() {
@@ -152,15 +178,21 @@ std::map<int, pid_t> JobRunner::Find(const std::string& program) const {
 std::map<int, pid_t> JobRunner::Workers() const { return Find("everstep-worker"); }
 std::map<int, pid_t> JobRunner::Supervisors() const { return Find("everstep-supervisor"); }
 
-std::vector<int> JobRunner::ReportedSteps() const {
-  std::vector<int> steps;
+std::vector<Json> JobRunner::Messages(const std::string& message) const {
+  std::vector<Json> found;
   std::istringstream lines(Output());
   for (std::string line; std::getline(lines, line);) {
-    const auto json = ParseJson(line, "output");
-    if (json && JsonValue<std::string>(*json, "message", "") == "step") {
-      steps.push_back(JsonValue<int>(*json, "step", -1));
+    auto json = ParseJson(line, "output");
+    if (json && JsonValue<std::string>(*json, "message", "") == message) {
+      found.push_back(std::move(*json));
     }
   }
+  return found;
+}
+
+std::vector<int> JobRunner::ReportedSteps() const {
+  std::vector<int> steps;
+  for (const Json& step : Messages("step")) steps.push_back(JsonValue<int>(step, "step", -1));
   return steps;
 }
 
@@ -189,12 +221,18 @@ std::string JobRunner::WeightsSha256() const {
 std::string UndisturbedSha256(const JobShape& shape) {
   static std::map<std::string, std::string> known;
   const std::string key = shape.finetuning + "/" + std::to_string(shape.ranks) + "/" +
-                          std::to_string(shape.steps) + "/" + shape.extra_train_yaml;
+                          std::to_string(shape.steps) + "/" + DumpJson(Json(shape.train));
   if (const auto found = known.find(key); found != known.end()) return found->second;
   JobRunner runner(shape);
   runner.Start();
   EVERSTEP_CHECK(runner.Wait() == 0);
   return known[key] = runner.WeightsSha256();
+}
+
+std::vector<int> StepsUpTo(int last) {
+  std::vector<int> steps(static_cast<size_t>(last));
+  std::iota(steps.begin(), steps.end(), 1);
+  return steps;
 }
 
 std::string FileSha256(const std::filesystem::path& path) {

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "common/json.h"
+
 namespace everstep::testing {
 
 struct JobShape {
@@ -19,8 +21,8 @@ struct JobShape {
   int ranks = 2;
   int steps = 24;
   int save_steps = 8;
-  std::string extra_train_yaml;  // further lines of the train section, each "key: value\n"
-  std::string extra_spec_yaml;   // further lines of the spec, each "key: value\n"
+  // Further keys of the training file, or other values for those that it has.
+  std::map<std::string, std::string> train;
 };
 
 // One job in a temporary directory of its own, removed with it.
@@ -31,12 +33,14 @@ class JobRunner {
   JobRunner(const JobRunner&) = delete;
   JobRunner& operator=(const JobRunner&) = delete;
 
-  // Starts `everstep run` in the background; its output goes to output_path().
-  void Start();
+  // Starts `everstep run` in the background; its output is added to output_path().
+  void Start(const std::vector<std::string>& arguments = {});
   // Waits for it; returns the exit code, or 128 + the signal. Kills it after the timeout (a test
   // that hangs is a failed test): then -1.
   int Wait(std::chrono::seconds timeout = std::chrono::seconds(240));
   bool Running();
+  // Another `everstep run` of the same job, while this one goes on; returns its exit code.
+  int RunBeside();
   pid_t pid() const { return pid_; }
   void Signal(int signal) const;
 
@@ -50,6 +54,8 @@ class JobRunner {
   std::vector<int> ReportedSteps() const;
 
   std::string Output() const;
+  // Log lines of the run (JSON objects) whose message is this one.
+  std::vector<Json> Messages(const std::string& message) const;
   std::filesystem::path output_path() const { return directory_ / "output.jsonl"; }
   std::filesystem::path directory() const { return directory_; }
   // The directory that holds the trained model or adapter.
@@ -58,6 +64,7 @@ class JobRunner {
   std::string WeightsSha256() const;
 
  private:
+  pid_t Spawn(const std::vector<std::string>& arguments) const;
   std::map<int, pid_t> Find(const std::string& program) const;
 
   JobShape shape_;
@@ -69,6 +76,12 @@ class JobRunner {
 
 // SHA-256 (hex) of the weights of an undisturbed run of this shape; computed once per process.
 std::string UndisturbedSha256(const JobShape& shape);
+
+// 1, 2, ..., last.
+std::vector<int> StepsUpTo(int last);
+
+// An ordinary model directory with a small Llama in it.
+void MakeTinyModel(const std::filesystem::path& directory);
 
 std::string FileSha256(const std::filesystem::path& path);
 

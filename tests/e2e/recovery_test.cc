@@ -62,9 +62,7 @@ TEST_P(RecoveryTest, KilledRankCostsNoStepAndNoBit) {
     ASSERT_EQ(runner.Wait(), 0) << runner.Output();
     EXPECT_EQ(runner.WeightsSha256(), UndisturbedSha256(Shape()));
     // No completed step is computed twice: each is reported once, in order.
-    std::vector<int> expected(static_cast<size_t>(Shape().steps));
-    for (size_t i = 0; i < expected.size(); ++i) expected[i] = static_cast<int>(i) + 1;
-    EXPECT_EQ(runner.ReportedSteps(), expected);
+    EXPECT_EQ(runner.ReportedSteps(), StepsUpTo(Shape().steps));
   }
 }
 

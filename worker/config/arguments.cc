@@ -130,6 +130,8 @@ void ReadOptimizer(KeyReader* reader, TrainingArguments* training) {
   reader->Object("lr_scheduler_kwargs", &training->lr_scheduler_kwargs);
   reader->Number("warmup_ratio", kShare, &training->warmup_ratio);
   reader->Number("warmup_steps", kAtLeastZero, &training->warmup_steps);
+  // transformers 5's rule (4 had it the other way round).
+  if (reader->Given("warmup_ratio")) training->warmup_steps = 0;
   reader->Number("label_smoothing_factor", kBelowOne, &training->label_smoothing_factor);
   reader->Number("neftune_noise_alpha", kAtLeastZero, &training->neftune_noise_alpha);
   bool bf16 = false;

@@ -95,6 +95,10 @@ void WarnAbout(const TrainConfig& config, std::string_view source, const Trainin
     warn("gradient_checkpointing",
          "stays on, as in LLaMA-Factory: set disable_gradient_checkpointing: true");
   }
+  const TrainingFileEntry* ratio = file.Find("warmup_ratio");
+  if (ratio != nullptr && !ratio->value.is_null() && file.Find("warmup_steps") != nullptr) {
+    warn("warmup_steps", "has no effect beside warmup_ratio: remove one of them");
+  }
   if (config.finetuning.use_dft_loss && config.finetuning.stage != Stage::kSft) {
     warn("use_dft_loss", "has no effect here: it belongs to stage sft");
   }

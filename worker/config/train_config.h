@@ -118,7 +118,7 @@ struct TrainingArguments {
   std::string lr_scheduler_type = "linear";
   Json lr_scheduler_kwargs = Json::object();
   double warmup_ratio = 0;
-  double warmup_steps = 0;  // below 1 = ratio; from 1 on it wins over warmup_ratio
+  double warmup_steps = 0;  // 0 when the file has a warmup_ratio; below 1 it is a ratio itself
   std::string logging_strategy = "steps";
   double logging_steps = 500;
   bool logging_first_step = false;

@@ -32,7 +32,7 @@ constexpr KnownKey kKeys[] = {
     {"lr_scheduler_type", Support::kSupported, "linear", "schedule of the learning rate"},
     {"lr_scheduler_kwargs", Support::kSupported, "{}",
      "settings of the schedule, a mapping or JSON text"},
-    {"warmup_ratio", Support::kSupported, "0", "share of the steps with a rising learning rate"},
+    {"warmup_ratio", Support::kSupported, "0", "share of the steps with a rising learning rate; wins over warmup_steps"},
     {"warmup_steps", Support::kSupported, "0",
      "steps with a rising learning rate; a share below 1"},
     {"logging_strategy", Support::kSupported, "steps", "no, steps or epoch"},

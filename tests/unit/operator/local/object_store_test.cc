@@ -40,9 +40,9 @@ class ObjectStoreTest : public testing::Test {
     return object ? *object : OrderedJson();
   }
   std::vector<std::string> Names(const std::string& kind) {
+    const auto objects = store_->List(kind);
     std::vector<std::string> found;
-    for (const OrderedJson& object : *store_->List(kind))
-      found.push_back(object["metadata"]["name"]);
+    for (const OrderedJson& object : *objects) found.push_back(object["metadata"]["name"]);
     return found;
   }
   OrderedJson CreateRunningPod(const std::string& name, const OrderedJson& owner) {

@@ -226,6 +226,14 @@ TEST(TrainConfigTest, BestModelIsTheOneWithTheLowestLoss) {
   EXPECT_EQ(config.training.greater_is_better, false);
 }
 
+TEST(TrainConfigTest, AWarmupRatioWinsOverSteps) {
+  const TrainConfig config = ParseWith("warmup_ratio: 0.0\nwarmup_steps: 20");
+
+  EXPECT_EQ(config.training.warmup_steps, 0);
+  EXPECT_THAT(config.warnings, ElementsAre("train.yaml:5: warmup_steps has no effect beside "
+                                           "warmup_ratio: remove one of them"));
+}
+
 TEST(TrainConfigTest, GradientCheckpointingIsOnUnlessDisabled) {
   EXPECT_FALSE(ParseWith("disable_gradient_checkpointing: true").training.gradient_checkpointing);
   const TrainConfig config = ParseWith("gradient_checkpointing: false");

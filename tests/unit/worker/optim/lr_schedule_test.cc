@@ -64,10 +64,11 @@ TEST(LrScheduleTest, EqualsTheLogsOfLlamaFactory) {
   }
 }
 
-TEST(LrScheduleTest, WarmupStepsWinOverTheRatioFromOneOn) {
+TEST(LrScheduleTest, WarmupIsAShareOrANumberOfSteps) {
   TrainingArguments training = Arguments("linear", 1);
   training.warmup_ratio = 0.5;
   EXPECT_EQ(LrSchedule::Create(training, 11)->warmup_steps(), 6);
+  training.warmup_ratio = 0;
   training.warmup_steps = 2;
   EXPECT_EQ(LrSchedule::Create(training, 11)->warmup_steps(), 2);
   training.warmup_steps = 0.1;  // below 1: a ratio itself
