@@ -5,8 +5,6 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 namespace everstep {
 namespace {
@@ -40,18 +38,30 @@ Status WriteAndSync(int fd, const std::string& path, std::string_view content) {
   return {};
 }
 
+// Streams would take what they got before an error for the whole file.
+Result<std::string> ReadToEnd(int fd, const std::string& path) {
+  std::string content;
+  char part[1 << 16];
+  while (true) {
+    const ssize_t size = read(fd, part, sizeof(part));
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0 && errno == EISDIR) {
+      return InvalidArgument(path + ": is a directory, a file is needed");
+    }
+    if (size < 0) return FileError(path, "read", errno);
+    if (size == 0) return content;
+    content.append(part, static_cast<size_t>(size));
+  }
+}
+
 }  // namespace
 
 Result<std::string> ReadFile(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return FileError(path, "open", errno);
-  if (std::filesystem::is_directory(path)) {
-    return InvalidArgument(path + ": is a directory, a file is needed");
-  }
-  std::ostringstream content;
-  content << in.rdbuf();
-  if (in.bad()) return FileError(path, "read", errno);
-  return std::move(content).str();
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return FileError(path, "open", errno);
+  Result<std::string> content = ReadToEnd(fd, path);
+  close(fd);
+  return content;
 }
 
 Status WriteFileAtomically(const std::string& path, std::string_view content) {

@@ -2,9 +2,12 @@
 #ifndef EVERSTEP_COMMON_JSON_H_
 #define EVERSTEP_COMMON_JSON_H_
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include "common/result.h"
 
@@ -24,8 +27,8 @@ std::string DumpJson(const AnyJson& value, int indent = -1) {
   return value.dump(indent, ' ', false, AnyJson::error_handler_t::replace);
 }
 
-// Typed access for messages of our own: the value of `key`, or `fallback` when it is absent or of
-// another type.
+// Typed access for messages of our own: the value of `key`, or `fallback` when it is absent, of
+// another type (a fraction where T is whole), or beyond what T holds.
 template <typename T>
 T JsonValue(const Json& object, std::string_view key, T fallback) {
   if (!object.is_object()) return fallback;
@@ -33,7 +36,15 @@ T JsonValue(const Json& object, std::string_view key, T fallback) {
   if (it == object.end()) return fallback;
   if constexpr (std::is_same_v<T, bool>) {
     return it->is_boolean() ? it->get<bool>() : fallback;
-  } else if constexpr (std::is_arithmetic_v<T>) {
+  } else if constexpr (std::is_integral_v<T>) {
+    if (it->is_number_unsigned()) {
+      const auto value = it->get<uint64_t>();
+      return std::in_range<T>(value) ? static_cast<T>(value) : fallback;
+    }
+    if (!it->is_number_integer()) return fallback;
+    const auto value = it->get<int64_t>();
+    return std::in_range<T>(value) ? static_cast<T>(value) : fallback;
+  } else if constexpr (std::is_floating_point_v<T>) {
     return it->is_number() ? it->get<T>() : fallback;
   } else {
     return it->is_string() ? T(it->get<std::string>()) : fallback;

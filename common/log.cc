@@ -3,6 +3,8 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <memory>
 
@@ -18,8 +20,8 @@ LogOptions& Options() {
 
 spdlog::logger& Logger() {
   static const std::shared_ptr<spdlog::logger> logger = [] {
-    auto made = std::make_shared<spdlog::logger>(
-        "everstep", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    auto made = std::make_shared<spdlog::logger>("everstep",
+                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
     made->set_pattern("%v");
     made->set_level(spdlog::level::trace);
     made->flush_on(spdlog::level::trace);
@@ -42,14 +44,22 @@ std::string_view LevelName(LogLevel level) {
   return "unknown";
 }
 
+// A value stays on its line: text with a line break (or another control character) is quoted.
+std::string FieldText(const Json& value) {
+  if (!value.is_string()) return DumpJson(value);
+  const auto& text = value.get_ref<const std::string&>();
+  const bool plain = std::ranges::none_of(
+      text, [](char c) { return std::iscntrl(static_cast<unsigned char>(c)) != 0; });
+  return plain ? text : DumpJson(value);
+}
+
 std::string FormatText(LogLevel level, std::string_view message, LogFields fields) {
   std::string line = FormatTime(std::chrono::system_clock::now());
   if (level != LogLevel::kInfo) line.append(" ").append(LevelName(level));
   if (!Options().component.empty()) line.append(" [").append(Options().component).append("]");
   line.append(" ").append(message);
   for (const auto& [key, value] : fields) {
-    line.append(" ").append(key).append("=");
-    line += value.is_string() ? value.get<std::string>() : DumpJson(value);
+    line.append(" ").append(key).append("=").append(FieldText(value));
   }
   return line;
 }

@@ -47,9 +47,9 @@ std::string DidYouMean(std::string_view name, std::span<const std::string_view> 
 
 std::string Join(const std::vector<std::string>& parts, std::string_view separator) {
   std::string joined;
-  for (const std::string& part : parts) {
-    if (!joined.empty()) joined += separator;
-    joined += part;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) joined += separator;
+    joined += parts[i];
   }
   return joined;
 }

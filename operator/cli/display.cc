@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "common/log.h"
 #include "common/strings.h"
@@ -45,9 +46,12 @@ std::string FormatSeconds(double seconds) {
   return seconds < 1 ? Format("%.1f ms", seconds * 1e3) : Format("%.2f s", seconds);
 }
 
+void Display::ClearBarLocked() {
+  if (std::exchange(bar_shown_, false)) std::fputs("\r\033[K", stderr);
+}
+
 void Display::LineLocked(const std::string& text) {
-  if (bar_shown_) std::fputs("\r\033[K", stderr);
-  bar_shown_ = false;
+  ClearBarLocked();
   std::fprintf(stdout, "%s\n", text.c_str());
   std::fflush(stdout);
 }
@@ -134,8 +138,12 @@ void Display::OnIncident(const std::string& job, const Incident& incident) {
     said = stage;
   }
   if (stage == 1) return Line("! " + DescribeIncident(incident) + "; " + incident.action);
-  Line("! recovered from: " + DescribeIncident(incident) + ": " + StagesText(incident) +
-       "; lost steps " + std::to_string(incident.lost_steps));
+  // The job may have ended first.
+  const bool recovered = incident.stages.rejoin_seconds.has_value();
+  const std::string stages = StagesText(incident);
+  Line((recovered ? "! recovered from: " : "! not recovered from: ") + DescribeIncident(incident) +
+       (stages.empty() ? "" : ": " + stages) + "; lost steps " +
+       std::to_string(incident.lost_steps));
 }
 
 void Display::OnMembership(const std::string& job, const wire::Membership& membership,
@@ -161,13 +169,16 @@ void Display::ShowResult(const std::string& job, const OrderedJson& status,
   }
   if (phase == "Failed") {
     // Said on standard error, and even when quiet.
+    const std::lock_guard lock(mutex_);
+    ClearBarLocked();
     std::fprintf(stderr, "%s failed: %s\nlogs: %s/logs\n", job.c_str(), message.c_str(),
                  run_directory.c_str());
     return;
   }
   Line(job + " " + (phase == "Succeeded" ? "succeeded: " : "is " + phase + ": ") + message);
-  if (status.contains("finished")) {
-    Line("results: " + status["finished"].value("outputDir", ""));
+  // A program that knows nothing of rendezvous does not say where its results are.
+  if (status.contains("finished") && status["finished"].contains("outputDir")) {
+    Line("results: " + status["finished"]["outputDir"].get<std::string>());
   }
   if (!status.contains("incidents")) return;
   Line("incidents:");

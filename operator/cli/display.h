@@ -32,6 +32,7 @@ class Display final : public JobObserver {
 
  private:
   void LineLocked(const std::string& text);
+  void ClearBarLocked();
 
   const DisplayMode mode_;
   std::mutex mutex_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <vector>
 
@@ -20,11 +21,14 @@ std::string ObjectPath(const std::string& run_directory, const std::string& job)
   return run_directory + "/" + job + "/state/" + names::kKind + "/" + job + ".json";
 }
 
-Result<OrderedJson> ReadJob(const std::string& run_directory, const std::string& job) {
+// Empty for a job that nothing has happened to yet.
+Result<OrderedJson> ReadStatus(const std::string& run_directory, const std::string& job) {
   const std::string path = ObjectPath(run_directory, job);
   const auto text = ReadFile(path);
   if (!text) return NotFound("no job '" + job + "' in " + run_directory);
-  return ParseOrderedJson(*text, path);
+  ASSIGN_OR_RETURN(const OrderedJson object, ParseOrderedJson(*text, path));
+  const bool has_status = object.is_object() && object.contains("status");
+  return has_status && object["status"].is_object() ? object["status"] : OrderedJson::object();
 }
 
 std::string Cell(const OrderedJson& status, const char* group, const char* key) {
@@ -44,6 +48,17 @@ void PrintRow(const std::string& name, const OrderedJson& status) {
               Cell(status, "restarts", "total").c_str());
 }
 
+void PrintFile(const std::string& path) {
+  const auto text = ReadFile(path);
+  if (!text) {
+    std::fprintf(stderr, "%s\n", text.error().message.c_str());
+    return;
+  }
+  std::fwrite(text->data(), 1, text->size(), stdout);
+  // Who was killed has not ended its line.
+  if (!text->empty() && text->back() != '\n') std::fputc('\n', stdout);
+}
+
 }  // namespace
 
 int ValidateCommand(const std::string& path) {
@@ -61,12 +76,12 @@ int ValidateCommand(const std::string& path) {
 
 int StatusCommand(const std::string& run_directory, const std::string& job, bool json) {
   if (!job.empty()) {
-    const auto object = ReadJob(run_directory, job);
-    if (!object) {
-      std::fprintf(stderr, "%s\n", object.error().message.c_str());
+    const auto status = ReadStatus(run_directory, job);
+    if (!status) {
+      std::fprintf(stderr, "%s\n", status.error().message.c_str());
       return kExitBadInput;
     }
-    std::printf("%s\n", DumpJson(object->value("status", OrderedJson::object()), 2).c_str());
+    std::printf("%s\n", DumpJson(*status, 2).c_str());
     return kExitSucceeded;
   }
   OrderedJson all = OrderedJson::array();
@@ -81,13 +96,17 @@ int StatusCommand(const std::string& run_directory, const std::string& job, bool
                 "CHECKPOINT", "RESTARTS");
   }
   for (const std::string& name : names) {
-    const auto object = ReadJob(run_directory, name);
-    if (!object) continue;
-    const OrderedJson status = object->value("status", OrderedJson::object());
+    const auto status = ReadStatus(run_directory, name);
+    if (!status) {
+      // A folder without a job is none of ours.
+      if (status.error().code == ErrorCode::kNotFound) continue;
+      std::fprintf(stderr, "%s\n", status.error().message.c_str());
+      continue;
+    }
     if (json) {
-      all.push_back({{"name", name}, {"status", status}});
+      all.push_back({{"name", name}, {"status", *status}});
     } else {
-      PrintRow(name, status);
+      PrintRow(name, *status);
     }
   }
   if (json) std::printf("%s\n", DumpJson(all, 2).c_str());
@@ -106,14 +125,17 @@ int LogsCommand(const std::string& run_directory, const std::string& job,
         files, [&](const fs::path& file) { return !file.filename().string().starts_with(prefix); });
   }
   if (files.empty()) {
-    std::fprintf(stderr, "no logs of job '%s' in %s\n", job.c_str(), logs.c_str());
+    const std::string of = replica ? "replica " + std::to_string(*replica) + " of " : "";
+    std::fprintf(stderr, "no logs of %sjob '%s' in %s\n", of.c_str(), job.c_str(), logs.c_str());
     return kExitBadInput;
   }
-  std::ranges::sort(files);
+  // Replica 2 before replica 10.
+  std::ranges::sort(files, [](const fs::path& a, const fs::path& b) {
+    return strverscmp(a.c_str(), b.c_str()) < 0;
+  });
   for (const fs::path& file : files) {
-    const auto text = ReadFile(file);
     if (files.size() > 1) std::printf("==> %s <==\n", file.stem().c_str());
-    if (text) std::fputs(text->c_str(), stdout);
+    PrintFile(file);
   }
   return kExitSucceeded;
 }

@@ -26,7 +26,8 @@ Status CheckUnchanged(const TrainingJob& before, const TrainingJob& now) {
   if (before.spec.threads_per_process != now.spec.threads_per_process) {
     return MakeError(ErrorCode::kFailedPrecondition, "spec.threadsPerProcess" + hint);
   }
-  if (before.spec.train != now.spec.train) {
+  // Compared without the order of the keys, which means nothing.
+  if (Json(before.spec.train) != Json(now.spec.train)) {
     return MakeError(ErrorCode::kFailedPrecondition, "spec.train" + hint);
   }
   return {};
@@ -53,11 +54,11 @@ Result<RunLock> RunLock::Take(const std::string& run_directory) {
                            ": choose another --run-dir");
   }
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    const auto holder = ReadFile(path);
+    const std::string holder = ReadFile(path).value_or("");  // empty until it has written it
     close(fd);
-    return MakeError(ErrorCode::kFailedPrecondition, run_directory +
-                                                         ": the job is running already (process " +
-                                                         holder.value_or("unknown") + ")");
+    return MakeError(ErrorCode::kFailedPrecondition,
+                     run_directory + ": the job is running already (process " +
+                         (holder.empty() ? "unknown" : holder) + ")");
   }
   const std::string pid = std::to_string(getpid());
   if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) < 0) {
