@@ -275,7 +275,8 @@ void Artifacts::Save(TrainingState& state, uint64_t generation) {
   const int64_t best_step = state.counters().best_step;
   saver_->Save(std::move(content),
                {.total_limit = training.save_total_limit,
-                .best_step = best_step > 0 ? std::optional(best_step) : std::nullopt});
+                .best_step = best_step > 0 ? std::optional(best_step) : std::nullopt,
+                .milestone_steps = workload_.options().milestone_steps});
 }
 
 void Artifacts::OnSaved(const SaveOutcome& outcome) {

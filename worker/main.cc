@@ -52,6 +52,8 @@ struct Environment {
   int rank = 0;
   int logical_world = 1;
   int threads = 1;
+  // The manifest's wishes for checkpoints, before those of the training file. 0: none.
+  int save_steps = 0, save_total_limit = 0, milestone_steps = 0;
   bool first_start = true;
 };
 
@@ -65,6 +67,9 @@ Environment ReadEnvironment(int argc, char** argv) {
   environment.logical_world = std::max(1, Number("WORLD_SIZE", 1));
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   environment.threads = std::max(1, Number("EVERSTEP_THREADS", cores));
+  environment.save_steps = Number("EVERSTEP_CHECKPOINT_INTERVAL_STEPS", 0);
+  environment.save_total_limit = Number("EVERSTEP_CHECKPOINT_KEEP_LAST", 0);
+  environment.milestone_steps = Number("EVERSTEP_CHECKPOINT_MILESTONE_STEPS", 0);
   environment.first_start = environment.job.empty() || Variable("EVERSTEP_FIRST_START") == "1";
   return environment;
 }
@@ -136,6 +141,13 @@ Result<std::unique_ptr<Workload>> LoadWorkload(const Environment& environment, c
     return InvalidArgument("no training file: name one, or set EVERSTEP_TRAIN_FILE");
   }
   ASSIGN_OR_RETURN(TrainConfig config, LoadTrainConfig(environment.train_file));
+  if (environment.save_steps > 0) {
+    config.training.save_strategy = IntervalStrategy::kSteps;
+    config.training.save_steps = environment.save_steps;
+  }
+  if (environment.save_total_limit > 0) {
+    config.training.save_total_limit = environment.save_total_limit;
+  }
   WorkloadOptions options;
   options.output_directory =
       ResolveOutputDirectory(config.training.output_dir, environment.checkpoint_path);
@@ -147,6 +159,7 @@ Result<std::unique_ptr<Workload>> LoadWorkload(const Environment& environment, c
                    ResolveModel(config.model.model_name_or_path, HubOptionsOf(config.model)));
   options.logical_world = environment.logical_world;
   options.threads = environment.threads;
+  options.milestone_steps = environment.milestone_steps;
   options.today = clock.WallNow();
   if (environment.rank == 0) {
     for (const std::string& warning : config.warnings) LogWarning(warning);

@@ -28,6 +28,7 @@ struct WorkloadOptions {
   std::string output_directory;
   int logical_world = 1;
   int threads = 1;
+  int64_t milestone_steps = 0;  // of checkpoints that are kept for good; 0: none is
   WallTime today;
 };
 

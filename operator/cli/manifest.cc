@@ -17,6 +17,19 @@ Result<std::string> ReadManifest(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(std::cin), {});
 }
 
+// What was asked for and does nothing here: said, not passed over in silence.
+void WarnOfNoEffect(const TrainingJobSpec& spec, std::vector<std::string>* warnings) {
+  if (spec.gpus_per_replica > 0) {
+    warnings->push_back("spec.gpusPerReplica: GPUs are not used yet: the ranks compute on the CPU");
+  }
+  if (spec.spares > 0) {
+    warnings->push_back("spec.spares: has no effect yet: a dead rank gets a new process");
+  }
+  if (spec.elastic.on_shrink == "ScaleBatch") {
+    warnings->push_back("spec.elastic.onShrink: ScaleBatch has no effect yet: the batch is kept");
+  }
+}
+
 }  // namespace
 
 Result<Manifest> LoadManifest(const std::string& path) {
@@ -38,6 +51,7 @@ Result<Manifest> LoadManifest(const std::string& path) {
     }
   }
   if (!problems.empty()) return InvalidArgument(problems);
+  WarnOfNoEffect(job->spec, &manifest.warnings);
   manifest.job = std::move(*job);
   manifest.object = document.value;
   return manifest;

@@ -13,8 +13,8 @@ namespace everstep {
 
 struct Manifest {
   TrainingJob job;
-  OrderedJson object;                 // as it goes into the store
-  std::vector<std::string> warnings;  // of the training file
+  OrderedJson object;  // as it goes into the store
+  std::vector<std::string> warnings;
 };
 
 // "-" reads standard input. Problems of the TrainingJob and of its train section come together, a

@@ -22,6 +22,9 @@ class Environment {
     list_.push_back({{"name", name}, {"value", value}});
   }
   void Set(const std::string& name, int value) { Set(name, std::to_string(value)); }
+  void SetGiven(const std::string& name, const std::optional<int>& value) {
+    if (value) Set(name, *value);
+  }
   void SetField(const std::string& name, const std::string& field) {
     list_.push_back({{"name", name}, {"valueFrom", {{"fieldRef", {{"fieldPath", field}}}}}});
   }
@@ -58,6 +61,9 @@ OrderedJson BuildEnvironment(const TrainingJob& job, int replica, int incarnatio
   env.Set("EVERSTEP_TOKEN", context.token);
   env.Set("EVERSTEP_THREADS", context.threads_per_process);
   env.Set("EVERSTEP_CHECKPOINT_PATH", spec.checkpoint.path);
+  env.SetGiven("EVERSTEP_CHECKPOINT_KEEP_LAST", spec.checkpoint.keep_last);
+  env.SetGiven("EVERSTEP_CHECKPOINT_INTERVAL_STEPS", spec.checkpoint.interval_steps);
+  env.SetGiven("EVERSTEP_CHECKPOINT_MILESTONE_STEPS", spec.checkpoint.milestone_steps);
   if (!spec.train.is_null() || !spec.train_config_map.empty()) {
     env.Set("EVERSTEP_TRAIN_FILE",
             std::string(names::kTrainMountPath) + "/" + names::kTrainFileKey);

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -56,7 +57,7 @@ std::string Manifest(const JobShape& shape, const std::string& name, const fs::p
   std::ostringstream yaml;
   yaml << "apiVersion: everstep.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: " << name
        << "}\nspec:\n  replicas: " << shape.ranks << "\n  threadsPerProcess: 1\n"
-       << "  checkpoint: {claimName: checkpoints}\n  train:\n";
+       << "  checkpoint: {claimName: checkpoints" << shape.checkpoint << "}\n  train:\n";
   for (const auto& [key, value] : train) yaml << "    " << key << ": " << value << "\n";
   return std::move(yaml).str();
 }
@@ -233,6 +234,16 @@ std::vector<int> StepsUpTo(int last) {
   std::vector<int> steps(static_cast<size_t>(last));
   std::iota(steps.begin(), steps.end(), 1);
   return steps;
+}
+
+std::vector<std::string> CheckpointsIn(const fs::path& directory) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    const std::string name = entry.path().filename();
+    if (name.find("checkpoint-") != std::string::npos) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 std::string FileSha256(const std::filesystem::path& path) {

@@ -21,6 +21,7 @@ struct JobShape {
   int ranks = 2;
   int steps = 24;
   int save_steps = 8;
+  std::string checkpoint;  // further fields of spec.checkpoint: ", keepLast: 2"
   // Further keys of the training file, or other values for those that it has.
   std::map<std::string, std::string> train;
 };
@@ -79,6 +80,9 @@ std::string UndisturbedSha256(const JobShape& shape);
 
 // 1, 2, ..., last.
 std::vector<int> StepsUpTo(int last);
+
+// Names of the checkpoints in a directory, also of half-written ones, sorted.
+std::vector<std::string> CheckpointsIn(const std::filesystem::path& directory);
 
 // An ordinary model directory with a small Llama in it.
 void MakeTinyModel(const std::filesystem::path& directory);

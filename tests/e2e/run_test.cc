@@ -11,6 +11,7 @@
 namespace everstep::testing {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
@@ -69,6 +70,17 @@ TEST(RunTest, AJobThatHasSucceededIsNotRunAgainUnlessAsked) {
   EXPECT_EQ(runner.Wait(), 0) << runner.Output();
   EXPECT_EQ(runner.ReportedSteps().size(), 48U) << "from the first step";
   EXPECT_EQ(runner.WeightsSha256(), weights);
+}
+
+TEST(RunTest, TheManifestsWishesForCheckpointsCount) {
+  JobShape shape;
+  shape.steps = 16;
+  shape.checkpoint = ", keepLast: 2, intervalSteps: 2, milestoneSteps: 6";
+  JobRunner runner(shape);
+  runner.Start();
+  ASSERT_EQ(runner.Wait(), 0) << runner.Output();
+  EXPECT_THAT(CheckpointsIn(runner.results()),
+              ElementsAre("checkpoint-12", "checkpoint-14", "checkpoint-16", "checkpoint-6"));
 }
 
 TEST(RunTest, TheBestModelIsTheOneThatIsLeft) {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -17,16 +16,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 namespace fs = std::filesystem;
-
-std::vector<std::string> CheckpointsIn(const fs::path& directory) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(directory)) {
-    const std::string name = entry.path().filename();
-    if (name.find("checkpoint-") != std::string::npos) names.push_back(name);
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 TEST(TroubleTest, ALossThatIsNoNumberStopsTheJobAndKeepsTheLastCheckpoint) {
   JobShape shape;

@@ -11,10 +11,13 @@ std::vector<int64_t> StepsToRemove(std::span<const RetainedCheckpoint> checkpoin
   std::vector<RetainedCheckpoint> newest_first(checkpoints.begin(), checkpoints.end());
   std::ranges::sort(newest_first, std::greater(), &RetainedCheckpoint::step);
 
+  const auto is_milestone = [&](int64_t step) {
+    return options.milestone_steps > 0 && step % options.milestone_steps == 0;
+  };
   std::set<int64_t> kept;
   for (const RetainedCheckpoint& checkpoint : newest_first) {
     if (!checkpoint.valid || std::ssize(kept) >= *options.total_limit) continue;
-    kept.insert(checkpoint.step);
+    if (!is_milestone(checkpoint.step)) kept.insert(checkpoint.step);
   }
   if (kept.empty()) return {};  // nothing valid to fall back to: remove nothing
   const int64_t oldest_counted = *kept.begin();
@@ -26,6 +29,7 @@ std::vector<int64_t> StepsToRemove(std::span<const RetainedCheckpoint> checkpoin
   std::vector<int64_t> removed;
   for (const RetainedCheckpoint& checkpoint : newest_first) {
     if (kept.contains(checkpoint.step) || checkpoint.step >= oldest_counted) continue;
+    if (checkpoint.valid && is_milestone(checkpoint.step)) continue;
     removed.push_back(checkpoint.step);
   }
   std::ranges::reverse(removed);

@@ -64,6 +64,17 @@ TEST_F(ManifestTest, WarningsOfTheTrainingFileHaveTheManifestsLines) {
                              "trainer_log.jsonl")));
 }
 
+TEST_F(ManifestTest, WhatHasNoEffectYetIsSaid) {
+  const auto manifest = Load(
+      kHead + "  gpusPerReplica: 1\n  spares: 1\n  elastic: {onShrink: ScaleBatch}\n" + kTrain);
+  ASSERT_TRUE(manifest.has_value()) << manifest.error().message;
+  EXPECT_THAT(
+      manifest->warnings,
+      ElementsAre("spec.gpusPerReplica: GPUs are not used yet: the ranks compute on the CPU",
+                  "spec.spares: has no effect yet: a dead rank gets a new process",
+                  "spec.elastic.onShrink: ScaleBatch has no effect yet: the batch is kept"));
+}
+
 TEST_F(ManifestTest, ProblemsOfTheSpecAndOfTheTrainingFileAreToldTogether) {
   EXPECT_EQ(ErrorOf(kHead + "  replicas: 0\n" + kTrain +
                     "    lora_rnak: 8\n    lora_rank: 0\n  sparse: 1\n"),

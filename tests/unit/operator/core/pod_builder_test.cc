@@ -136,6 +136,18 @@ TEST(PodBuilderTest, TheMastersAddressIsTheSameForEveryIncarnation) {
   }
 }
 
+TEST(PodBuilderTest, WishesForCheckpointsArePassedOn) {
+  const auto container = [](const std::string& fields) {
+    const TrainingJob job =
+        Job("  train: {stage: sft}\n  checkpoint: {claimName: c" + fields + "}\n");
+    return BuildPod(job, 0, 0, kContext)["spec"]["containers"][0];
+  };
+  EXPECT_EQ(Env(container(""), "EVERSTEP_CHECKPOINT_KEEP_LAST"), "-");
+  EXPECT_EQ(Env(container(", keepLast: 3"), "EVERSTEP_CHECKPOINT_KEEP_LAST"), "3");
+  EXPECT_EQ(Env(container(", intervalSteps: 50"), "EVERSTEP_CHECKPOINT_INTERVAL_STEPS"), "50");
+  EXPECT_EQ(Env(container(", milestoneSteps: 500"), "EVERSTEP_CHECKPOINT_MILESTONE_STEPS"), "500");
+}
+
 TEST(PodBuilderTest, ANamedInterfaceIsPassedOn) {
   const TrainingJob job = Job("  train: {stage: sft}\n  rendezvous: {networkInterface: eth1}\n");
   const OrderedJson container = BuildPod(job, 0, 0, kContext)["spec"]["containers"][0];

@@ -22,7 +22,7 @@ int main(int argc, char** argv) {
     const std::string line = std::to_string(step) + "\n";
     if (write(STDOUT_FILENO, line.data(), line.size()) < 0) return 5;
     if (step % 3 == 0 && !store.Write(ContentOf(step))) return 6;
-    if (!store.Retain({.total_limit = 2, .best_step = {}})) return 7;
+    if (!store.Retain({.total_limit = 2, .best_step = {}, .milestone_steps = 0})) return 7;
   }
   return 0;
 }

@@ -118,7 +118,7 @@ TEST_F(SaverTest, RetentionFollowsASave) {
   CheckpointSaver saver(store_, [&](const SaveOutcome& outcome) { removed = outcome.removed; });
   Let(3);
   for (const int64_t step : {1, 2, 3})
-    saver.Save(ContentOf(step), {.total_limit = 2, .best_step = {}});
+    saver.Save(ContentOf(step), {.total_limit = 2, .best_step = {}, .milestone_steps = 0});
   saver.Wait();
   EXPECT_THAT(removed, ElementsAre(directory_ / "checkpoint-1"));
 }

@@ -173,7 +173,7 @@ TEST_F(StoreTest, RetentionKeepsTheNewest) {
   Lead store(directory_, 1);
   for (const int64_t step : {10, 20, 100}) Write(store, step);
   fs::create_directories(directory_ / "checkpoint-5");  // of another program
-  const auto removed = store.Retain({.total_limit = 1, .best_step = {}});
+  const auto removed = store.Retain({.total_limit = 1, .best_step = {}, .milestone_steps = 0});
   ASSERT_TRUE(removed) << removed.error().message;
   EXPECT_THAT(*removed, ElementsAre(directory_ / "checkpoint-10", directory_ / "checkpoint-20"));
   EXPECT_THAT(NamesIn(directory_.path()),
@@ -185,7 +185,7 @@ TEST_F(StoreTest, RetentionReadsTheNewestBeforeItRemovesOthers) {
   Lead store(directory_, 1);
   for (const int64_t step : {10, 20, 30}) Write(store, step);
   testing::FlipByte(directory_ / "checkpoint-30/model.safetensors", 600);
-  const auto removed = store.Retain({.total_limit = 1, .best_step = {}});
+  const auto removed = store.Retain({.total_limit = 1, .best_step = {}, .milestone_steps = 0});
   ASSERT_TRUE(removed);
   EXPECT_THAT(*removed, ElementsAre(directory_ / "checkpoint-10"));
   ExpectNewest(20);
