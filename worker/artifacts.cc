@@ -205,6 +205,7 @@ std::string Artifacts::TrainerState(TrainingState& state, bool should_save) cons
   facts.train_batch_size = training.per_device_train_batch_size;
   facts.input_tokens_seen =
       training.include_num_input_tokens_seen ? state.counters().tokens_seen : 0;
+  facts.total_flos = workload_.FloatingPointOperations(state.counters().padded_tokens);
   facts.should_save = should_save;
   if (const TrainingCounters& counters = state.counters(); counters.best_step > 0) {
     facts.best_metric = counters.best_metric;

@@ -206,6 +206,7 @@ Status Trainer::Commit(const Reduced& reduced) {
                .number = counters.step + 1},
               state_);
   workload_.model().AfterUpdate();
+  counters.padded_tokens += workload_.PaddedTokens(counters.step);
   ++counters.step;
   counters.boundary_done = false;
   counters.loss_since_log += loss;
@@ -340,7 +341,7 @@ LogRecord Trainer::FinalRecord(Metrics& metrics) const {
           ? steps * global_batch
           : static_cast<double>(workload_.data().train.size()) * training.num_train_epochs;
   metrics = TrainMetrics({.epoch = workload_.order().EpochAfter(counters.step),
-                          .total_flos = 0,
+                          .total_flos = workload_.FloatingPointOperations(counters.padded_tokens),
                           .train_loss = counters.loss_total / steps,
                           .runtime_seconds = counters.elapsed_seconds,
                           .steps = counters.step,

@@ -143,6 +143,19 @@ int64_t Workload::LabelTokens(int64_t step) const {
   return tokens;
 }
 
+int64_t Workload::PaddedTokens(int64_t step) const {
+  const int64_t multiple = data_.pad_multiple;
+  int64_t tokens = 0;
+  for (int logical_rank = 0; logical_rank < options_.logical_world; ++logical_rank) {
+    for (const std::vector<size_t>& indices : order_->MicroBatches(step, logical_rank)) {
+      int64_t longest = 0;
+      for (size_t index : indices) longest = std::max(longest, std::ssize(data_.train[index].ids));
+      tokens += (longest + multiple - 1) / multiple * multiple * std::ssize(indices);
+    }
+  }
+  return tokens;
+}
+
 MicroBatch Workload::CollateRows(const std::vector<Example>& examples,
                                  const std::vector<size_t>& indices) const {
   std::vector<const Example*> rows;

@@ -60,6 +60,12 @@ class Workload {
   std::vector<MicroBatch> MicroBatches(int64_t step, int logical_rank) const;
   // Label tokens of the whole global batch of update `step`.
   int64_t LabelTokens(int64_t step) const;
+  // Its tokens with padding.
+  int64_t PaddedTokens(int64_t step) const;
+  // transformers' estimate for so many tokens, forward and backward.
+  double FloatingPointOperations(int64_t padded_tokens) const {
+    return 6.0 * static_cast<double>(padded_tokens * model_->ParametersBesidesEmbedding());
+  }
   MicroBatch CollateRows(const std::vector<Example>& examples,
                          const std::vector<size_t>& indices) const;
 

@@ -86,6 +86,11 @@ Json Losses() {
   return losses;
 }
 
+Json TotalFlos() {
+  static const Json flos = *ParseJson(ReadText(GoldenPath("total_flos.json")), "total_flos.json");
+  return flos;
+}
+
 // Trains alone, hosting every logical rank; the run is left in `out`.
 Status TrainAlone(TrainConfig config, int logical_world, const fs::path& out,
                   std::unique_ptr<Workload>& workload, bool first_start = true) {
@@ -178,6 +183,9 @@ TEST_P(GoldenTrainingTest, StepsAndWeightsAreLlamaFactorys) {
   const Status trained = TrainAlone(ConfigOf(golden), golden.logical_world, out, workload);
   ASSERT_TRUE(trained.has_value()) << trained.error().message;
   CompareHistory(golden, workload->state().history(), Losses()[golden.name]);
+  const auto results = ParseJson(ReadText(out / "all_results.json"), "all_results.json");
+  ASSERT_TRUE(results.has_value()) << results.error().message;
+  EXPECT_EQ((*results)["total_flos"], TotalFlos()[golden.name]);
   for (const char* file : {"adapter_model.safetensors", "model.safetensors"}) {
     const std::string expected = GoldenPath("runs/" + golden.name + "/" + file);
     if (fs::exists(expected)) CompareWeights(out / file, expected, 50 * golden.last_loss);

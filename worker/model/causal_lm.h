@@ -78,6 +78,9 @@ class CausalLm {
 
   LossNormalization normalization() const { return loss_.normalization(); }
   int64_t vocab_size() const { return config_.vocab_size; }
+  // All parameters but the input embedding's: what transformers' estimate of floating-point
+  // operations goes by (6 per parameter and token; Kaplan et al., 2020, section 2.1).
+  int64_t ParametersBesidesEmbedding() const;
 
   // With gradient checkpointing, as many layers keep their activations as fit into this; the others
   // compute them again. Without influence on results; 0 keeps none.

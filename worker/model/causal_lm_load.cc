@@ -107,6 +107,17 @@ std::vector<CausalLm::NamedWeight> CausalLm::BaseWeights() {
   return weights;
 }
 
+int64_t CausalLm::ParametersBesidesEmbedding() const {
+  std::set<const Weight*> counted{&embedding_};
+  int64_t total = 0;
+  const auto count = [&](const Weight* weight) {
+    if (counted.insert(weight).second) total += weight->value.numel();
+  };
+  for (const NamedWeight& named : const_cast<CausalLm*>(this)->BaseWeights()) count(named.weight);
+  for (const auto& [name, weight] : trained_) count(weight);
+  return total;
+}
+
 Status CausalLm::LoadBase(const std::string& directory) {
   ASSIGN_OR_RETURN(SafetensorsSet files, SafetensorsSet::Open(directory));
   files_ = std::make_unique<SafetensorsSet>(std::move(files));

@@ -21,6 +21,7 @@ Json TrainingState::SmallState() const {
               {"last_logged_step", counters_.last_logged_step},
               {"loss_total", counters_.loss_total},
               {"tokens_seen", counters_.tokens_seen},
+              {"padded_tokens", counters_.padded_tokens},
               {"elapsed_seconds", counters_.elapsed_seconds},
               {"best_step", counters_.best_step},
               {"best_metric", counters_.best_metric},
@@ -38,6 +39,7 @@ Status TrainingState::RestoreSmallState(const Json& document) {
   counters_.last_logged_step = JsonValue<int64_t>(document, "last_logged_step", 0);
   counters_.loss_total = JsonValue<double>(document, "loss_total", 0);
   counters_.tokens_seen = JsonValue<int64_t>(document, "tokens_seen", 0);
+  counters_.padded_tokens = JsonValue<int64_t>(document, "padded_tokens", 0);
   counters_.elapsed_seconds = JsonValue<double>(document, "elapsed_seconds", 0);
   counters_.best_step = JsonValue<int64_t>(document, "best_step", 0);
   counters_.best_metric = JsonValue<double>(document, "best_metric", 0);

@@ -26,6 +26,7 @@ struct TrainingCounters {
   int64_t last_logged_step = 0;
   double loss_total = 0;       // sum of all steps' losses
   int64_t tokens_seen = 0;     // non-padding input tokens
+  int64_t padded_tokens = 0;   // the same with padding: what was computed on
   double elapsed_seconds = 0;  // of training, over all lives of the job
   int64_t best_step = 0;       // whose evaluation was the best one so far; 0: none was
   double best_metric = 0;      // metric_for_best_model then
