@@ -20,10 +20,13 @@ void Refund(const RecoverySpec& policy, const Failure& failure, int64_t now,
 void CountProgress(const Failure& failure, RecoveryHistory& history) {
   if (failure.step > history.last_step) {
     history.no_progress = 1;
+    history.failures_in_step = {{failure.rank, 1}};
     std::erase_if(history.in_place_in_a_row,
                   [&](const auto& entry) { return failure.joined || entry.first != failure.rank; });
-  } else if (!failure.joined || failure.regrouped > history.last_regrouped) {
-    ++history.no_progress;
+  } else {
+    if (failure.regrouped > history.last_regrouped) ++history.no_progress;
+    const int own = ++history.failures_in_step[failure.rank];
+    history.no_progress = std::max(history.no_progress, own);
   }
   history.last_step = failure.step;
   history.last_regrouped = std::max(history.last_regrouped, failure.regrouped);
@@ -36,6 +39,19 @@ double Backoff(const RecoverySpec& policy, int failures_in_a_row) {
   return std::min(policy.backoff_max_seconds, policy.backoff_initial_seconds * factor);
 }
 
+OrderedJson CountsToJson(const std::map<int, int>& counts) {
+  OrderedJson json = OrderedJson::object();
+  for (const auto& [rank, count] : counts) json[std::to_string(rank)] = count;
+  return json;
+}
+
+std::map<int, int> CountsFromJson(const OrderedJson& json, const char* key) {
+  std::map<int, int> counts;
+  if (!json.contains(key)) return counts;
+  for (const auto& [rank, count] : json[key].items()) counts[std::stoi(rank)] = count.get<int>();
+  return counts;
+}
+
 RecoveryPlan Fail(RecoveryHistory history, std::string reason) {
   return {RecoveryAction::kFail, 0, std::move(reason), std::move(history)};
 }
@@ -43,8 +59,6 @@ RecoveryPlan Fail(RecoveryHistory history, std::string reason) {
 }  // namespace
 
 OrderedJson RecoveryHistory::ToJson() const {
-  OrderedJson in_a_row = OrderedJson::object();
-  for (const auto& [rank, count] : in_place_in_a_row) in_a_row[std::to_string(rank)] = count;
   return {{"total", total},
           {"inPlace", in_place},
           {"recreated", recreated},
@@ -53,7 +67,8 @@ OrderedJson RecoveryHistory::ToJson() const {
           {"lastStep", last_step},
           {"lastRegrouped", last_regrouped},
           {"noProgress", no_progress},
-          {"inPlaceInARow", in_a_row}};
+          {"failuresInStep", CountsToJson(failures_in_step)},
+          {"inPlaceInARow", CountsToJson(in_place_in_a_row)}};
 }
 
 RecoveryHistory RecoveryHistory::FromJson(const OrderedJson& json) {
@@ -66,11 +81,8 @@ RecoveryHistory RecoveryHistory::FromJson(const OrderedJson& json) {
   history.last_step = json.value("lastStep", int64_t{-1});
   history.last_regrouped = json.value("lastRegrouped", uint64_t{0});
   history.no_progress = json.value("noProgress", 0);
-  if (json.contains("inPlaceInARow")) {
-    for (const auto& [rank, count] : json["inPlaceInARow"].items()) {
-      history.in_place_in_a_row[std::stoi(rank)] = count.get<int>();
-    }
-  }
+  history.failures_in_step = CountsFromJson(json, "failuresInStep");
+  history.in_place_in_a_row = CountsFromJson(json, "inPlaceInARow");
   return history;
 }
 

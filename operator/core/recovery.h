@@ -18,7 +18,10 @@ struct RecoveryHistory {
   std::vector<int64_t> charged_unix_seconds;  // restarts that count, oldest first
   int64_t last_step = -1;                     // completed steps at the last failure
   uint64_t last_regrouped = 0;                // Failure::regrouped then
-  int no_progress = 0;                        // attempts in a row that failed in that step
+  // Attempts in a row that failed in that step: generations that broke in it, or the failures of
+  // the rank that failed most often (one that dies before it joins breaks no generation).
+  int no_progress = 0;
+  std::map<int, int> failures_in_step;
   // Per rank: restarts in place since training last got on with it.
   std::map<int, int> in_place_in_a_row;
   int64_t total = 0;

@@ -28,7 +28,7 @@ struct BadInput {
 void PrintTo(const BadInput& input, std::ostream* out) { *out << input.name; }
 
 // What the job's failure looks like when a worker refuses its input.
-std::string Refused(const std::string& message) {
+[[maybe_unused]] std::string Refused(const std::string& message) {
   return "bad failed: " + message + "\nlogs: DIR/everstep-runs/bad/logs\n";
 }
 

@@ -157,7 +157,9 @@ void RunReconcile(const OrderedJson& row) {
     ASSERT_TRUE(plan.requeue_after.has_value());
     EXPECT_EQ(Seconds(*plan.requeue_after), want["requeueSeconds"].get<double>());
   }
-  if (want.contains("reason")) EXPECT_EQ(plan.reason, want["reason"]);
+  if (want.contains("reason")) {
+    EXPECT_EQ(plan.reason, want["reason"]);
+  }
 
   const Plan again = Reconcile(CarriedOut(observed, plan), now);
   EXPECT_EQ(Describe(again), "") << "a second look plans more";
@@ -174,20 +176,24 @@ void RunRecovery(const OrderedJson& row) {
   failure.pod_alive = json.value("podAlive", true);
   failure.victim = json.value("victim", false);
   failure.joined = json.value("joined", true);
+  const auto history = RecoveryHistory::FromJson(row.value("history", OrderedJson()));
+  // By default in a generation of its own.
+  failure.regrouped = json.value("regrouped", history.last_regrouped + 1);
   failure.exited = json.contains("exitCode");
   failure.exit_code = json.value("exitCode", 0);
   failure.step = json.value("step", 0);
   failure.durable_step = json.value("durableStep", -1);
   const OrderedJson& want = row["want"];
 
-  const RecoveryPlan plan = PlanRecovery(
-      JobOf(row).spec.recovery, RecoveryHistory::FromJson(row.value("history", OrderedJson())),
-      failure, row["now"].get<int64_t>());
+  const RecoveryPlan plan =
+      PlanRecovery(JobOf(row).spec.recovery, history, failure, row["now"].get<int64_t>());
 
   constexpr const char* kNames[] = {"RestartInPlace", "ReplacePod", "Fail"};
   EXPECT_EQ(kNames[static_cast<int>(plan.action)], want["action"].get<std::string>());
   EXPECT_EQ(plan.delay_seconds, want.value("delaySeconds", 0.0));
-  if (want.contains("reason")) EXPECT_EQ(plan.reason, want["reason"]);
+  if (want.contains("reason")) {
+    EXPECT_EQ(plan.reason, want["reason"]);
+  }
   EXPECT_EQ(Missing(want.value("history", OrderedJson::object()), plan.history.ToJson(), ""), "");
 }
 

@@ -115,6 +115,12 @@ int64_t CausalLm::ParametersBesidesEmbedding() const {
   };
   for (const NamedWeight& named : const_cast<CausalLm*>(this)->BaseWeights()) count(named.weight);
   for (const auto& [name, weight] : trained_) count(weight);
+  if (finetuning_ != FinetuningType::kLora) return total;
+  // PEFT keeps the original beside a module that is trained as a whole.
+  for (const NamedWeight& named : const_cast<CausalLm*>(this)->BaseWeights()) {
+    if (named.weight->trainable && named.weight != &embedding_)
+      total += named.weight->value.numel();
+  }
   return total;
 }
 

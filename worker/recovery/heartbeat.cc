@@ -99,7 +99,8 @@ Beat HeartbeatReader::Read() const {
       std::memcpy(phase + word * sizeof(value), &value, sizeof(value));
     }
     beat.phase = phase;
-    if (before % 2 == 0 && page_->sequence.load() == before) break;
+    beat.whole = before % 2 == 0 && page_->sequence.load() == before;
+    if (beat.whole) break;
   }
   return beat;
 }

@@ -36,6 +36,8 @@ struct Beat {
   uint64_t generation = 0;
   int64_t step = 0;
   std::string phase;
+  // Generation, step and phase are of one moment; not when the writer stands in the middle.
+  bool whole = false;
 };
 
 // The supervisor's side: owns the memory.

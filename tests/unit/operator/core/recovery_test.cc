@@ -101,6 +101,20 @@ TEST_F(RecoveryTest, RanksThatDieTogetherEndOneAttempt) {
   EXPECT_EQ(Fail({.rank = 0, .regrouped = 4, .step = 41}).history.no_progress, 2);
 }
 
+TEST_F(RecoveryTest, ARankThatFailsBeforeItJoinsFailsTheJobInTheEnd) {
+  const auto start_fails = [&](int rank) {
+    return Fail({.rank = rank, .pod_alive = false, .regrouped = 0, .step = 0});
+  };
+  // All of them as often as may be, then one of them once more.
+  for (int i = 0; i < policy_.max_no_progress; ++i) {
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(start_fails(rank).action, RecoveryAction::kReplacePod) << i << " " << rank;
+    }
+  }
+  EXPECT_EQ(history_.no_progress, 3);
+  EXPECT_EQ(start_fails(2).action, RecoveryAction::kFail);
+}
+
 TEST_F(RecoveryTest, ProgressForgivesFailuresInARow) {
   for (int64_t step = 0; step < 9; ++step) {
     const RecoveryPlan plan = Killed(step);

@@ -82,8 +82,8 @@ TEST_F(PodEnvironmentTest, ThePodsNamesBecomeTheirAddresses) {
 
 TEST_F(PodEnvironmentTest, OnlyTheWorkerContainerCounts) {
   OrderedJson& containers = pod_["spec"]["containers"];
-  containers.insert(containers.begin(),
-                    {{"name", "sidecar"}, {"env", {{{"name", "S"}, {"value", "1"}}}}});
+  const OrderedJson sidecar = {{"name", "sidecar"}, {"env", {{{"name", "S"}, {"value", "1"}}}}};
+  containers.insert(containers.begin(), sidecar);
   EXPECT_THAT(Resolve(), IsEmpty());
   EXPECT_THAT(*WorkerCommand(pod_), ElementsAre("sleep", "1"));
 

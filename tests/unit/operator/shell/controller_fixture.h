@@ -108,7 +108,7 @@ class ControllerFixture : public testing::Test {
   ~ControllerFixture() override { server_.reset(); }
 
   // A heartbeat that no machine is too slow for: only what the test does may happen.
-  void CreateJob(OrderedJson spec) {
+  void CreateJob(const OrderedJson& spec = OrderedJson::object()) {
     OrderedJson job = {{"apiVersion", names::kApiVersion},
                        {"kind", names::kKind},
                        {"metadata", {{"name", "job"}}}};

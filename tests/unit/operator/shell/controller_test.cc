@@ -35,7 +35,7 @@ TEST_F(ControllerTest, MakesTheObjectsOfAJob) {
 }
 
 TEST_F(ControllerTest, AJobThatWasThereBeforeIsTakenUp) {
-  CreateJob({});
+  CreateJob();
   Start();
   EXPECT_TRUE(AwaitPod("job-0-0"));
 }
@@ -72,7 +72,7 @@ TEST_F(ControllerTest, AGenerationIsAnnouncedOnlyOnceItIsInStatus) {
     return Unavailable("the API server is away");
   };
   Start();
-  CreateJob({});
+  CreateJob();
   FrameSocket socket = Connect(0);
   socket.Send(wire::ProcessStarted{0, 100});
   socket.Send(wire::Ready{0, "e0"});
@@ -85,7 +85,7 @@ TEST_F(ControllerTest, AGenerationIsAnnouncedOnlyOnceItIsInStatus) {
 }
 
 TEST_F(ControllerTest, GenerationsGrowOnFromStatus) {
-  CreateJob({});
+  CreateJob();
   ChangeStatus(names::kKind, "job", [](OrderedJson& status) {
     status = {{"phase", "Pending"},
               {"logicalWorld", 1},
@@ -137,7 +137,7 @@ TEST_F(ControllerTest, AFatalExitCodeFailsTheJobAndEndsItsPods) {
 
 TEST_F(ControllerTest, WhatAProcessCallsFatalFailsTheJob) {
   Start();
-  CreateJob({});
+  CreateJob();
   FrameSocket socket = Connect(0);
   socket.Send(wire::Fatal{0, "sft.yaml:3: dataset: is missing"});
   ASSERT_TRUE(AwaitPhase("Failed"));
@@ -189,7 +189,7 @@ TEST_F(ControllerTest, ADeathInAPodThatIsBeingDeletedIsNotCharged) {
 }
 
 TEST_F(ControllerTest, WhatWasFencedBeforeTheOperatorStartedStaysFenced) {
-  CreateJob({});
+  CreateJob();
   ChangeStatus(names::kKind, "job", [](OrderedJson& status) {
     status = {{"phase", "Pending"}, {"incarnations", OrderedJson::array({2})}};
   });
@@ -235,14 +235,14 @@ TEST_F(ControllerTest, ASuspendedJobSavesAndAResumedOneGoesOn) {
 
 TEST_F(ControllerTest, ADeletedJobIsServedNoMore) {
   Start();
-  CreateJob({});
+  CreateJob();
   FrameSocket socket = Connect(0);
   ASSERT_TRUE(store_->Delete(names::kKind, "job").has_value());
   EXPECT_TRUE(socket.AwaitClosed());
 }
 
 TEST_F(ControllerTest, AChargeOfTheFastLoopMeanwhileIsNotOverwritten) {
-  CreateJob({});
+  CreateJob();
   ChangeStatus(names::kKind, "job", [](OrderedJson& status) {
     status = {{"phase", "Running"}, {"incarnations", OrderedJson::array({0})}};
   });
@@ -271,7 +271,7 @@ TEST_F(ControllerTest, AChargeOfTheFastLoopMeanwhileIsNotOverwritten) {
 
 TEST_F(ControllerTest, WritersDoNotLoseEachOthersFields) {
   Start();
-  CreateJob({});
+  CreateJob();
   ASSERT_TRUE(AwaitPod("job-0-0"));
   constexpr int kRounds = 20;
   std::vector<std::thread> threads;
@@ -312,7 +312,7 @@ TEST_F(ControllerTest, WritersDoNotLoseEachOthersFields) {
 
 TEST_F(ControllerTest, ChangesAfterItsEndDisturbNobody) {
   Start();
-  CreateJob({});
+  CreateJob();
   ASSERT_TRUE(AwaitPod("job-0-0"));
   server_.reset();
   controller_.reset();
