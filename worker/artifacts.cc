@@ -125,7 +125,17 @@ Result<std::string> Artifacts::DecideCheckpoint(const wire::Membership& membersh
   RETURN_IF_ERROR(store_.TakeOver(membership.generation));
   const TrainingArguments& training = workload_.config().training;
   if (options_.first_start && !training.resume_from_checkpoint.empty()) {
-    return training.resume_from_checkpoint;
+    const std::string& path = training.resume_from_checkpoint;
+    if (!fs::is_directory(path)) {
+      return InvalidArgument("resume_from_checkpoint: " + path + ": there is no such directory");
+    }
+    if (const auto known = InspectCheckpoint(path);
+        !known && known.error().code == ErrorCode::kNotFound) {
+      return InvalidArgument("resume_from_checkpoint: " + known.error().message +
+                             ": to go on from its weights alone, name it as "
+                             "model_name_or_path or adapter_name_or_path");
+    }
+    return path;
   }
   if (options_.first_start && training.overwrite_output_dir) {
     RETURN_IF_ERROR(store_.RemoveAll());

@@ -160,9 +160,10 @@ Result<Trainer::Reduced> Trainer::ReduceAndVote() {
     local.push_back({logical_rank, gradients_.Gradient(logical_rank)});
   }
   Reduced reduced;
-  // What the summed losses and gradients are divided by.
+  // What the summed losses and gradients are divided by. A step whose examples have no token to
+  // train on (all were cut off) changes nothing; it is no 0 / 0.
   reduced.divisor = workload_.model().normalization() == LossNormalization::kGlobalTokens
-                        ? static_cast<double>(workload_.LabelTokens(step))
+                        ? static_cast<double>(std::max<int64_t>(1, workload_.LabelTokens(step)))
                         : static_cast<double>(world);
   const std::vector<std::byte> mine = EncodeVote(vote, world);
   std::vector<std::byte> all(mine.size() * static_cast<size_t>(communicator_->size()));

@@ -23,6 +23,7 @@ Result<std::unique_ptr<Workload>> Workload::Load(TrainConfig config,
   ASSIGN_OR_RETURN(workload->data_,
                    PrepareData(workload->config_, workload->tokenizer_, options.today));
   for (const std::string& warning : workload->data_.warnings) LogWarning(warning);
+  workload->config_.model.resize_vocab = workload->data_.resize_vocab;
   RETURN_IF_ERROR(workload->PlanSteps());
   RETURN_IF_ERROR(workload->FindBestMetric());
 
@@ -64,6 +65,10 @@ Status Workload::PlanSteps() {
   for (const Example& example : data_.train) {
     label_counts_.push_back(
         std::ranges::count_if(example.labels, [](int32_t label) { return label != kIgnoreLabel; }));
+  }
+  if (std::ranges::all_of(label_counts_, [](int64_t count) { return count == 0; })) {
+    return InvalidArgument("cutoff_len: " + std::to_string(config_.data.cutoff_len) +
+                           " leaves no token to train on in any example: raise it");
   }
   order_ = std::make_unique<SampleOrder>(
       SampleOrderOptions{.samples = static_cast<int64_t>(data_.train.size()),

@@ -46,7 +46,9 @@ void ForgetFailure(OrderedJson& status) {
 }  // namespace
 
 Result<RunLock> RunLock::Take(const std::string& run_directory) {
-  RETURN_IF_ERROR(MakeDirectories(run_directory));
+  if (const Status made = MakeDirectories(run_directory); !made) {
+    return InvalidArgument(made.error().message + ": choose another --run-dir");
+  }
   const std::string path = run_directory + "/lock";
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) {

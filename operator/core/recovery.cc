@@ -105,7 +105,7 @@ RecoveryPlan PlanRecovery(const RecoverySpec& policy, const RecoveryHistory& bef
   if (history.no_progress > policy.max_no_progress) {
     return Fail(std::move(history), "step " + std::to_string(failure.step + 1) + " failed " +
                                         std::to_string(history.no_progress) + " times in a row (" +
-                                        who + " last): see its last words");
+                                        who + " last)");
   }
   history.charged_unix_seconds.push_back(now);
   const auto charged = static_cast<int>(history.charged_unix_seconds.size());

@@ -316,10 +316,9 @@ void RendezvousServer::Impl::Log(const Job& job, const session::Output& output) 
   if (std::holds_alternative<session::Formed>(output.action) ||
       std::holds_alternative<session::AskRecovery>(output.action) ||
       std::holds_alternative<session::ReplicaLost>(output.action) ||
-      std::holds_alternative<session::JobFinished>(output.action)) {
+      std::holds_alternative<session::JobFinished>(output.action) ||
+      std::holds_alternative<session::JobFailed>(output.action)) {
     LogInfo(output.reason, {{"job", job.name}});
-  } else if (std::holds_alternative<session::JobFailed>(output.action)) {
-    LogError(output.reason, {{"job", job.name}});
   } else {
     LogDebug(output.reason, {{"job", job.name}});
   }

@@ -247,6 +247,7 @@ class Session {
   void GiveUpSilentReplicas();
   void RestartDueRanks();
   void EndJob(SessionPhase phase);
+  void StopLatecomers();
 
   // Looks at who is alive and makes the next generation if one is due.
   void Reconsider();

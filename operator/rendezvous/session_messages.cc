@@ -1,10 +1,13 @@
 // What a session does with each message of a supervisor, and with deaths.
 #include <algorithm>
+#include <set>
 
 #include "operator/rendezvous/session.h"
 
 namespace everstep {
 namespace {
+
+constexpr std::chrono::seconds kLatecomersGrace{1};
 
 IncidentCause CauseOf(wire::DeathCause cause) {
   switch (cause) {
@@ -129,6 +132,24 @@ void Session::On(int /*replica*/, const wire::Finished& message) {
   EndJob(SessionPhase::kFinished);
   Emit(session::JobFinished{message},
        "rank " + std::to_string(message.rank) + " has finished the job");
+  StopLatecomers();
+}
+
+// Members leave by themselves. A process that is on its way to them would wait for ever, as would
+// one that comes later.
+void Session::StopLatecomers() {
+  stop_ = wire::Stop{Seconds(kLatecomersGrace), "the job is done"};
+  std::set<int> late;
+  for (const auto& [number, rank] : ranks_) {
+    const bool leaves = rank.state == RankState::kMember || rank.state == RankState::kFinished;
+    if (!leaves) late.insert(replica_of(number));
+  }
+  for (int number : late) {
+    const Replica& replica = replicas_[number];
+    if (replica.connection != 0) {
+      Emit(session::Send{replica.connection, *stop_}, stop_->reason);
+    }
+  }
 }
 
 void Session::On(int /*replica*/, const wire::Fatal& message) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "common/log.h"
+#include "common/strings.h"
 #include "operator/api/names.h"
 #include "operator/core/recovery.h"
 #include "operator/shell/controller.h"
@@ -16,6 +17,21 @@ constexpr size_t kIncidentsKept = 10;
 constexpr std::chrono::seconds kProgressInterval{1};
 
 int64_t UnixSeconds(WallTime time) { return std::chrono::system_clock::to_time_t(time); }
+
+// The last line that a dead process wrote, to end a reason with. It comes a moment after the news
+// of its death: until then, what was written before its last death has to do.
+std::string LastLine(const Incident& incident, const OrderedJson& status) {
+  std::string words = incident.last_words;
+  if (words.empty() && status.contains("incidents")) {
+    for (const OrderedJson& earlier : status["incidents"]) {
+      words = earlier.value("lastWords", "");
+      if (!words.empty()) break;
+    }
+  }
+  const std::string_view trimmed = Trim(words);
+  if (trimmed.empty()) return "";
+  return ": " + std::string(trimmed.substr(trimmed.rfind('\n') + 1));
+}
 
 }  // namespace
 
@@ -73,7 +89,7 @@ RecoveryDecision Controller::OnProcessDied(const std::string& job, const Inciden
                         failure, UnixSeconds(clock_.WallNow()));
     current["restarts"] = plan.history.ToJson();
     if (plan.action == RecoveryAction::kFail) {
-      current["failure"] = plan.reason;
+      current["failure"] = plan.reason + LastLine(incident, current);
     } else if (plan.action == RecoveryAction::kReplacePod) {
       MarkPodCharged(
           current, incident.pod, incident.replica,

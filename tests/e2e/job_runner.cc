@@ -111,6 +111,7 @@ void JobRunner::Start(const std::vector<std::string>& arguments) {
 
 pid_t JobRunner::Spawn(const std::vector<std::string>& arguments) const {
   const std::string program = std::string(EVERSTEP_BINARY_DIR) + "/bin/everstep";
+  std::fflush(nullptr);  // or the child would write it once more
   const pid_t pid = fork();
   EVERSTEP_CHECK(pid >= 0);
   if (pid > 0) return pid;

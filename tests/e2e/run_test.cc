@@ -88,7 +88,7 @@ TEST(RunTest, TheBestModelIsTheOneThatIsLeft) {
   shape.finetuning = "full";
   shape.steps = 20;
   // So fast that it soon gets worse on what it does not see.
-  shape.train = {{"learning_rate", "2.0e-2"},
+  shape.train = {{"learning_rate", "1.0e-1"},
                  {"lr_scheduler_type", "constant"},
                  {"warmup_ratio", "0.0"},
                  {"val_size", "8"},

@@ -146,7 +146,9 @@ Result<Entry> ParseEntry(const std::string& where, const std::string& name, cons
   entry.view.name = name;
   const std::string dtype_name = JsonValue<std::string>(json, "dtype", "");
   const auto dtype = ParseDType(dtype_name);
-  if (!dtype) return DataLoss(where + "unknown dtype '" + dtype_name + "'");
+  if (!dtype)
+    return DataLoss(where + "unknown dtype '" + dtype_name +
+                    "': convert the weights to F32 or BF16");
   entry.view.dtype = *dtype;
   const auto shape = json.find("shape");
   const auto offsets = json.find("data_offsets");
@@ -179,11 +181,13 @@ Status CheckCoverage(const std::string& path, const std::vector<Entry>& entries,
   for (const Entry& entry : entries) {
     const std::string name = "tensor '" + entry.view.name + "'";
     if (entry.begin < end) {
-      return DataLoss(path + ": " + name + " overlaps " + before + ": the file is corrupt");
+      return DataLoss(path + ": " + name + " overlaps " + before +
+                      ": the file is corrupt: download it again");
     }
     if (entry.begin > end) {
       return DataLoss(path + ": " + std::to_string(entry.begin - end) + " bytes between " + before +
-                      " and " + name + " belong to no tensor: the file is corrupt");
+                      " and " + name +
+                      " belong to no tensor: the file is corrupt: download it again");
     }
     if (entry.end > size) {
       return DataLoss(path + ": truncated in " + name + ": " +
@@ -195,7 +199,7 @@ Status CheckCoverage(const std::string& path, const std::vector<Entry>& entries,
   }
   if (end != size) {
     return DataLoss(path + ": " + std::to_string(size - end) + " bytes after " + before +
-                    " belong to no tensor: the file is corrupt");
+                    " belong to no tensor: the file is corrupt: download it again");
   }
   return {};
 }
@@ -204,7 +208,8 @@ Status CheckCoverage(const std::string& path, const std::vector<Entry>& entries,
 
 Status SafetensorsFile::ParseHeader(std::string_view header, std::span<const std::byte> data) {
   auto json = ParseJson(header, path_);
-  if (!json) return DataLoss(path_ + ": the header is not JSON: the file is corrupt");
+  if (!json)
+    return DataLoss(path_ + ": the header is not JSON: the file is corrupt: download it again");
   if (!json->is_object()) return DataLoss(path_ + ": the header is not a JSON object");
   std::vector<Entry> entries;
   for (const auto& [name, value] : json->items()) {

@@ -35,7 +35,7 @@ class EntryReader {
     DatasetEntry entry;
     entry.name = name;
     if (!entry_.is_object()) return Wrong("must be an object with 'file_name'");
-    WarnOfUnknownKeys(entry_, kEntryKeys, "");
+    RETURN_IF_ERROR(CheckKeys(entry_, kEntryKeys, ""));
     RETURN_IF_ERROR(CheckSource());
     entry.path = (std::filesystem::path(dataset_dir) / Text(entry_, "file_name")).string();
     RETURN_IF_ERROR(ReadFormatting(entry));
@@ -60,13 +60,17 @@ class EntryReader {
     return it != object.end() && it->is_string() ? it->get<std::string>() : "";
   }
 
-  void WarnOfUnknownKeys(const OrderedJson& object, std::span<const std::string_view> known,
-                         const std::string& inside) {
+  // One that is close to a known key is a slip, others have no effect.
+  Status CheckKeys(const OrderedJson& object, std::span<const std::string_view> known,
+                   const std::string& inside) {
     for (const auto& [key, value] : object.items()) {
       if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-      warnings_.push_back(where_ + ": unknown key '" + key + "'" + inside + DidYouMean(key, known) +
-                          "; it has no effect");
+      const std::string unknown = "unknown key '" + key + "'" + inside;
+      const std::string near = DidYouMean(key, known);
+      if (!near.empty()) return Wrong(unknown + near);
+      warnings_.push_back(where_ + ": " + unknown + "; it has no effect");
     }
+    return {};
   }
 
   Status CheckSource() const {
@@ -110,7 +114,7 @@ class EntryReader {
     if (!entry_.contains("columns")) return {};
     const OrderedJson& given = entry_["columns"];
     if (!given.is_object()) return Wrong("'columns' must be an object");
-    WarnOfUnknownKeys(given, kColumnKeys, " in 'columns'");
+    RETURN_IF_ERROR(CheckKeys(given, kColumnKeys, " in 'columns'"));
     columns.given = true;
     columns.prompt = Text(given, "prompt");
     columns.query = Text(given, "query");
@@ -129,7 +133,7 @@ class EntryReader {
     if (!entry_.contains("tags")) return {};
     const OrderedJson& given = entry_["tags"];
     if (!given.is_object()) return Wrong("'tags' must be an object");
-    WarnOfUnknownKeys(given, kTagKeys, " in 'tags'");
+    RETURN_IF_ERROR(CheckKeys(given, kTagKeys, " in 'tags'"));
     tags.role = Text(given, "role_tag");
     tags.content = Text(given, "content_tag");
     tags.user = Text(given, "user_tag");

@@ -40,7 +40,8 @@ class Reader {
   }
   int64_t Positive(const char* key) {
     const int64_t value = Integer(key, 0);
-    if (value <= 0) Complain(key, "is missing or not positive");
+    if (value <= 0)
+      Complain(key, "is missing or not positive: take the config.json that belongs to the weights");
     return value;
   }
   void Complain(const std::string& key, const std::string& what) {

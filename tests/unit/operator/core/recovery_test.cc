@@ -89,7 +89,7 @@ TEST_F(RecoveryTest, TheSameStepFailsTheJobWhenItFailsTooOften) {
   }
   const RecoveryPlan plan = Killed(41, 2);
   EXPECT_EQ(plan.action, RecoveryAction::kFail);
-  EXPECT_EQ(plan.reason, "step 42 failed 4 times in a row (rank 2 last): see its last words");
+  EXPECT_EQ(plan.reason, "step 42 failed 4 times in a row (rank 2 last)");
 }
 
 TEST_F(RecoveryTest, RanksThatDieTogetherEndOneAttempt) {

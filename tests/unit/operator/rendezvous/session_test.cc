@@ -385,6 +385,24 @@ TEST(SessionTest, AMembersFinishedEndsTheJobAndDeathsAreNoIncidentsAnyMore) {
   EXPECT_THAT(world.incidents, IsEmpty());
 }
 
+TEST(SessionTest, WhoIsStillOnItsWayWhenTheJobIsDoneIsStopped) {
+  SessionWorld world;
+  world.Train(10);
+  world.Kill(1);
+  world.Kill(2);
+  world.Persist();
+  world.RegroupAll(10);
+  world.Restart(2);  // rank 1 is not even ordered yet
+  const auto out = world.Say(wire::Finished{0, 10, "out"});
+  std::vector<ConnectionId> told;
+  for (const session::Send& send : Of<session::Send>(out)) {
+    if (std::holds_alternative<wire::Stop>(send.message)) told.push_back(send.connection);
+  }
+  EXPECT_THAT(told, ElementsAre(world.connection_of[1], world.connection_of[2]));
+  EXPECT_THAT(Sent<wire::Stop>(world.Connect(2, 1)), SizeIs(1)) << "also one that comes later";
+  EXPECT_THAT(world.Ready(2), IsEmpty());
+}
+
 TEST(SessionTest, AMemberThatExitsWithZeroGetsTimeForTheFinishedOfAnother) {
   SessionWorld world;
   world.Train(10);

@@ -48,8 +48,9 @@ class EventsTest : protected ManualTime, public ControllerFixture {
                                     .step_seconds = 0.5});
   }
   std::vector<int> IncidentIds() {
+    const OrderedJson status = StatusOf();
     std::vector<int> ids;
-    for (const OrderedJson& incident : StatusOf()["incidents"]) ids.push_back(incident["id"]);
+    for (const OrderedJson& incident : status["incidents"]) ids.push_back(incident["id"]);
     return ids;
   }
   RecoveryDecision Died(const Incident& incident, bool victim = false) {
