@@ -47,7 +47,7 @@ void ForgetFailure(OrderedJson& status) {
 
 Result<RunLock> RunLock::Take(const std::string& run_directory) {
   if (const Status made = MakeDirectories(run_directory); !made) {
-    return InvalidArgument(made.error().message + ": choose another --run-dir");
+    return MakeError(made.error().code, made.error().message + ": choose another --run-dir");
   }
   const std::string path = run_directory + "/lock";
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);

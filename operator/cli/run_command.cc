@@ -157,6 +157,7 @@ int RunCommand(const RunOptions& options) {
   if (!server) return Complain(server.error());
   controller.Start(**server, "127.0.0.1:" + std::to_string((*server)->port()));
   const int exit_code = Await(**store, name, signals, display, run_directory);
+  controller.Stop();
   server->reset();
   return exit_code;
 }

@@ -47,7 +47,9 @@ Controller::Controller(Options options, ObjectClient& objects, const Clock& cloc
                        JobObserver& observer)
     : options_(std::move(options)), objects_(objects), clock_(clock), observer_(observer) {}
 
-Controller::~Controller() {
+Controller::~Controller() { Stop(); }
+
+void Controller::Stop() {
   {
     const std::lock_guard lock(inbox_->mutex);
     inbox_->ending = true;

@@ -48,8 +48,11 @@ class Controller final : public RendezvousEvents {
   Controller(Options options, ObjectClient& objects, const Clock& clock, JobObserver& observer);
   ~Controller() override;
 
-  // Starts reconciling. `server` is borrowed and must be destroyed before the controller.
+  // Starts reconciling. `server` is borrowed: Stop() comes before its end, and the controller's own
+  // end after it, since each calls the other.
   void Start(RendezvousServer& server, const std::string& rendezvous_address);
+  // Ends reconciling; events of rendezvous are still taken.
+  void Stop();
 
   // ---- RendezvousEvents ----
   void PersistMembership(const std::string& job, const wire::Membership& membership,

@@ -124,7 +124,8 @@ TEST_F(RunLockTest, JobsDoNotLockEachOther) {
 
 TEST_F(RunLockTest, AFolderThatCannotBeHadIsNamed) {
   std::ofstream(directory_ / "runs") << "a file\n";
-  EXPECT_EQ(Refusal(), run_directory_ + ": cannot create directory: Not a directory");
+  EXPECT_EQ(Refusal(), run_directory_ +
+                           ": cannot create directory: Not a directory: choose another --run-dir");
 }
 
 // ---- What an earlier run left ----

@@ -105,7 +105,11 @@ class ControllerFixture : public testing::Test {
     server_ = std::move(*server);
     controller_->Start(*server_, "127.0.0.1:" + std::to_string(server_->port()));
   }
-  ~ControllerFixture() override { server_.reset(); }
+  ~ControllerFixture() override { EndController(); }
+  void EndController() {
+    controller_->Stop();
+    server_.reset();
+  }
 
   // A heartbeat that no machine is too slow for: only what the test does may happen.
   void CreateJob(const OrderedJson& spec = OrderedJson::object()) {

@@ -314,7 +314,7 @@ TEST_F(ControllerTest, ChangesAfterItsEndDisturbNobody) {
   Start();
   CreateJob();
   ASSERT_TRUE(AwaitPod("job-0-0"));
-  server_.reset();
+  EndController();
   controller_.reset();
   SetPodPhase("job-0-0", "Failed");
   ASSERT_TRUE(store_->Delete("Pod", "job-0-0").has_value());

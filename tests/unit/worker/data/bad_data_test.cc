@@ -122,11 +122,20 @@ TEST_F(BadDataTest, SourcesThatAreNotSupported) {
 }
 
 TEST_F(BadDataTest, UnknownKeysInAnEntryAreWarnedOf) {
-  WriteSet("a.json", kAlpaca, R"(, "colums": {})");
+  WriteSet("a.json", kAlpaca, R"(, "colour": "blue")");
   const auto prepared = Prepare();
   ASSERT_TRUE(prepared.has_value()) << prepared.error().message;
   ASSERT_EQ(prepared->warnings.size(), 1u);
-  EXPECT_THAT(prepared->warnings[0], HasSubstr("unknown key 'colums' (did you mean 'columns'?)"));
+  EXPECT_THAT(prepared->warnings[0], HasSubstr("unknown key 'colour'; it has no effect"));
+}
+
+TEST_F(BadDataTest, ATypoInAnEntryIsNot) {
+  WriteSet("a.json", kAlpaca, R"(, "colums": {})");
+  EXPECT_THAT(Failure(), HasSubstr("unknown key 'colums' (did you mean 'columns'?)"));
+  WriteSet("a.json", kAlpaca, R"(, "columns": {"promt": "instruction"})");
+  EXPECT_THAT(Failure(), HasSubstr("unknown key 'promt' in 'columns' (did you mean 'prompt'?)"));
+  WriteSet("a.json", kAlpaca, R"(, "tags": {"rol_tag": "role"})");
+  EXPECT_THAT(Failure(), HasSubstr("unknown key 'rol_tag' in 'tags' (did you mean 'role_tag'?)"));
 }
 
 TEST_F(BadDataTest, CsvWithTooManyFields) {
