@@ -107,7 +107,7 @@ class ControllerFixture : public testing::Test {
   }
   ~ControllerFixture() override { EndController(); }
   void EndController() {
-    controller_->Stop();
+    if (controller_) controller_->Stop();
     server_.reset();
   }
 
