@@ -27,7 +27,6 @@ Trainer::Trainer(const Context& context)
       workload_(context.workload),
       state_(context.workload.state()),
       gradients_(state_.layout().size),
-      reduced_(torch::zeros({state_.layout().size}, torch::kFloat32)),
       artifacts_(context.workload, context.reporter, context.artifacts),
       chunk_norms_(static_cast<size_t>(NormChunks(state_.layout().size))) {}
 
@@ -181,7 +180,11 @@ Result<Trainer::Reduced> Trainer::ReduceAndVote() {
   return reduced;
 }
 
+// A member that is alone needs no second vector: between it and the step's commit is nobody who
+// could die.
 std::span<float> Trainer::ReducedVector() {
+  if (communicator_->size() == 1) return gradients_.Overwrite(self().logical_ranks.front());
+  if (!reduced_.defined()) reduced_ = torch::empty({state_.layout().size}, torch::kFloat32);
   return {reduced_.data_ptr<float>(), static_cast<size_t>(reduced_.numel())};
 }
 

@@ -93,7 +93,7 @@ class Trainer {
   Workload& workload_;
   TrainingState& state_;
   StepGradients gradients_;
-  torch::Tensor reduced_;  // [layout.size]: the step's gradient, the same on all members
+  torch::Tensor reduced_;  // [layout.size]: the step's gradient; undefined until there are others
   Artifacts artifacts_;
   wire::Membership membership_;
   std::unique_ptr<Communicator> communicator_;

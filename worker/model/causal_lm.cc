@@ -63,6 +63,10 @@ void CausalLm::BindFlat(Tensor flat, const FlatLayout& layout) {
     trained_[i].second->compute = Tensor();
     trainable_[i].value = view;
   }
+  const auto weights = BaseWeights();
+  const bool all_moved =
+      std::ranges::all_of(weights, [](const NamedWeight& n) { return n.weight->trainable; });
+  if (all_moved) files_.reset();
   RefreshAll();
 }
 

@@ -40,7 +40,9 @@ struct ReduceInput {
 };
 
 struct ReduceOutput {
-  std::span<float> reduced;       // [size]; no overlap with the input
+  // [size]; no overlap with the input, except that a member that is alone may give the vector of
+  // its first logical rank: nothing can fail once it is written to.
+  std::span<float> reduced;
   std::span<double> chunk_norms;  // [NormChunks(size)]: sum of squares of each chunk of `reduced`
   std::span<std::byte> votes;     // [members * vote length], in the order of the members
 };

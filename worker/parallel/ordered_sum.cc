@@ -51,7 +51,9 @@ double OrderedSum(std::span<const float* const> pieces, int64_t count, float sca
   NormLanes norm;
   for (int64_t begin = 0; begin < count; begin += kBlock) {
     const int64_t length = std::min(kBlock, count - begin);
-    std::memcpy(out + begin, pieces[0] + begin, static_cast<size_t>(length) * sizeof(float));
+    if (out != pieces[0]) {
+      std::memcpy(out + begin, pieces[0] + begin, static_cast<size_t>(length) * sizeof(float));
+    }
     for (const float* piece : pieces.subspan(1)) Add(out + begin, piece + begin, length);
     Scale(out + begin, scale, length);
     norm.Add(out + begin, length);

@@ -9,7 +9,7 @@
 namespace everstep {
 
 // out[i] = ((p0[i] + p1[i]) + p2[i] + ...) * scale for i in [0, count), in fp32. At least one
-// piece; none overlaps `out`. Returns SumOfSquares of `out`.
+// piece; the first may be `out` itself, no other overlaps it. Returns SumOfSquares of `out`.
 double OrderedSum(std::span<const float* const> pieces, int64_t count, float scale, float* out);
 
 // Sum of values[i]^2 in fp64, in one fixed order: kNormLanes partial sums (i modulo kNormLanes),

@@ -50,6 +50,10 @@ std::span<const float> StepGradients::Gradient(int logical_rank) const {
   return {slot.gradient.const_data_ptr<float>(), static_cast<size_t>(size_)};
 }
 
+std::span<float> StepGradients::Overwrite(int logical_rank) {
+  return {slots_.at(logical_rank).gradient.data_ptr<float>(), static_cast<size_t>(size_)};
+}
+
 const ShareResult& StepGradients::Share(int logical_rank) const {
   return slots_.at(logical_rank).result;
 }

@@ -38,6 +38,8 @@ class StepGradients {
   void AddMicroBatch(int logical_rank, double loss_sum, int64_t input_tokens);
 
   std::span<const float> Gradient(int logical_rank) const;
+  // The same memory, for the result of a reduction that nothing can interrupt.
+  std::span<float> Overwrite(int logical_rank);
   const ShareResult& Share(int logical_rank) const;
 
  private:

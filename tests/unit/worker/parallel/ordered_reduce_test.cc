@@ -143,6 +143,23 @@ TEST(OrderedReducerTest, OneReducerServesVectorsOfDifferentSizesAndMemberships) 
   }
 }
 
+TEST(OrderedReducerTest, AMemberThatIsAloneMayReduceInPlace) {
+  const int64_t size = 3 * kNormChunk + 4160;
+  std::vector<Vector> gradients = Gradients(3, size);
+  const Outcome expected = Reference(gradients, size);
+  Cluster cluster(1);
+  const wire::Membership membership = Host(cluster, 1, {{0, 1, 2}});
+  auto communicators = cluster.ConnectAll(membership);
+  const std::vector<LogicalGradient> local{{0, gradients[0]}, {1, gradients[1]}, {2, gradients[2]}};
+  std::vector<double> norms(NormChunks(size));
+  OrderedReducer reducer;
+  ASSERT_TRUE(reducer.Reduce(*communicators[0], membership,
+                             {.local = local, .scale = 1.0F / 37, .vote = {}},
+                             {.reduced = gradients[0], .chunk_norms = norms, .votes = {}}));
+  EXPECT_TRUE(SameBits(gradients[0], expected.reduced));
+  EXPECT_TRUE(SameBits(norms, expected.norms));
+}
+
 TEST(OrderedReducerTest, AnInterruptedReductionIsRetriedByTheSurvivorsWithTheSameBits) {
   const int64_t size = 60 * kNormChunk;
   const std::vector<Vector> gradients = Gradients(3, size);
