@@ -38,8 +38,9 @@ build-asan/build.ninja:
 build-tsan/build.ninja:
 	cmake --preset tsan -DEVERSTEP_WERROR=$(WERROR)
 
-test: build-all ## Build what is missing and run all that CI runs
-	@JOBS=$(JOBS) scripts/run-tests release:unit release:golden release:e2e
+test: build-all build-tsan/build.ninja ## Build what is missing and run all that CI runs
+	cmake --build build-tsan -j $(JOBS)
+	@JOBS=$(JOBS) scripts/run-tests release:unit release:golden release:e2e tsan:unit
 
 test-unit: build-all ## The unit tests alone
 	@JOBS=$(JOBS) scripts/run-tests release:unit
