@@ -11,6 +11,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Of the files that are ours and nobody's results: other ranks may be making them at this moment.
+const std::string kOwnPrefix = ".everstep-";
+
+bool IsEmpty(const fs::path& directory) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(directory, ignored)) {
+    if (!entry.path().filename().string().starts_with(kOwnPrefix)) return false;
+  }
+  return true;
+}
+
 bool HoldsCheckpoint(const fs::path& directory) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(directory, ignored)) {
@@ -38,7 +49,8 @@ Status PrepareOutputDirectory(const std::string& directory, const OutputDirector
   if (const Status made = MakeDirectories(directory); !made) {
     return InvalidArgument(made.error().message + " (output_dir): choose one you may write to");
   }
-  const std::string probe = (fs::path(directory) / (".write-test." + std::to_string(getpid())));
+  const std::string probe =
+      (fs::path(directory) / (kOwnPrefix + "write-test." + std::to_string(getpid())));
   if (const Status written = WriteFileAtomically(probe, ""); !written) {
     if (written.error().code == ErrorCode::kResourceExhausted) return {};
     return InvalidArgument(directory +
@@ -46,7 +58,7 @@ Status PrepareOutputDirectory(const std::string& directory, const OutputDirector
   }
   fs::remove(probe, ignored);
   if (!rules.first_start || rules.overwrite || rules.resumes_from) return {};
-  if (!fs::is_empty(directory, ignored) && !HoldsCheckpoint(directory)) {
+  if (!IsEmpty(directory) && !HoldsCheckpoint(directory)) {
     return InvalidArgument(directory +
                            ": output_dir is not empty and holds no checkpoint to continue from: "
                            "set overwrite_output_dir: true or choose another directory");
