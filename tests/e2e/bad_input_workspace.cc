@@ -48,9 +48,6 @@ uint64_t HeaderLength(const std::string& file) {
 }  // namespace
 
 BadInputWorkspace::BadInputWorkspace() {
-  std::string pattern = (fs::temp_directory_path() / "everstep-bad-input-XXXXXX").string();
-  EVERSTEP_CHECK(mkdtemp(pattern.data()) != nullptr);
-  path_ = pattern;
   MakeTinyModel(model());
   fs::create_directories(data());
   DatasetInfo(R"({"rows": {"file_name": "rows.json"}})");
@@ -65,11 +62,6 @@ BadInputWorkspace::BadInputWorkspace() {
             {"cutoff_len", "64"},
             {"max_steps", "2"},
             {"output_dir", output().string()}};
-}
-
-BadInputWorkspace::~BadInputWorkspace() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
 }
 
 void BadInputWorkspace::Train(const std::string& key, const std::string& value) {

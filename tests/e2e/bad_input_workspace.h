@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/json.h"
+#include "tests/support/temp_dir.h"
 
 namespace everstep::testing {
 
@@ -21,9 +22,6 @@ struct RunResult {
 class BadInputWorkspace {
  public:
   BadInputWorkspace();
-  ~BadInputWorkspace();
-  BadInputWorkspace(const BadInputWorkspace&) = delete;
-  BadInputWorkspace& operator=(const BadInputWorkspace&) = delete;
 
   std::filesystem::path path() const { return path_; }
   std::filesystem::path model() const { return path_ / "model"; }
@@ -57,7 +55,8 @@ class BadInputWorkspace {
  private:
   std::string Manifest() const;
 
-  std::filesystem::path path_;
+  TempDir temporary_;
+  const std::filesystem::path path_ = temporary_.path();
   std::vector<std::pair<std::string, std::string>> train_;
   std::vector<std::string> spec_;
   std::vector<std::string> arguments_;

@@ -88,9 +88,6 @@ void MakeTinyModel(const fs::path& directory) {
 JobRunner::JobRunner(const JobShape& shape) : shape_(shape) {
   static std::atomic<int> number{0};
   name_ = "t" + std::to_string(getpid()) + "-" + std::to_string(number++);
-  std::string pattern = (fs::temp_directory_path() / "everstep-e2e-XXXXXX").string();
-  EVERSTEP_CHECK(mkdtemp(pattern.data()) != nullptr);
-  directory_ = pattern;
   MakeTinyModel(directory_ / "model");
   std::ofstream(directory_ / "job.yaml") << Manifest(shape_, name_, directory_);
 }
@@ -100,8 +97,6 @@ JobRunner::~JobRunner() {
     kill(pid_, SIGKILL);
     Wait();
   }
-  std::error_code ignored;
-  fs::remove_all(directory_, ignored);
 }
 
 void JobRunner::Start(const std::vector<std::string>& arguments) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/json.h"
+#include "tests/support/temp_dir.h"
 
 namespace everstep::testing {
 
@@ -70,7 +71,8 @@ class JobRunner {
 
   JobShape shape_;
   std::string name_;
-  std::filesystem::path directory_;
+  const TempDir temporary_;
+  const std::filesystem::path directory_ = temporary_.path();
   pid_t pid_ = -1;
   std::optional<int> exit_code_;
 };

@@ -1,14 +1,10 @@
 // Trouble that is no crash: numbers that are none, a disk that is full.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mount.h>
-
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 
 #include "common/json.h"
 #include "tests/e2e/job_runner.h"
+#include "tests/support/small_disk.h"
 
 namespace everstep::testing {
 namespace {
@@ -32,36 +28,6 @@ TEST(TroubleTest, ALossThatIsNoNumberStopsTheJobAndKeepsTheLastCheckpoint) {
   EXPECT_FALSE(fs::exists(runner.results() / "model.safetensors"));
 }
 
-// A real file system of 16 MiB, where a checkpoint of all weights (3.5 MiB) fits a few times.
-class SmallDisk {
- public:
-  explicit SmallDisk(const fs::path& directory) : directory_(directory) {
-    fs::create_directories(directory_);
-    mounted_ = mount("tmpfs", directory_.c_str(), "tmpfs", 0, "size=16m,mode=0700") == 0;
-    error_ = errno;
-  }
-  ~SmallDisk() {
-    if (mounted_) umount2(directory_.c_str(), MNT_DETACH);
-  }
-  SmallDisk(const SmallDisk&) = delete;
-  SmallDisk& operator=(const SmallDisk&) = delete;
-
-  bool mounted() const { return mounted_; }
-  std::string reason() const { return std::strerror(error_); }
-  void Fill() const {
-    std::ofstream filler(directory_ / "filler");
-    const std::string piece(1 << 16, 'x');
-    while (filler.write(piece.data(), static_cast<std::streamsize>(piece.size())).flush()) {
-    }
-  }
-  void Free() const { fs::remove(directory_ / "filler"); }
-
- private:
-  fs::path directory_;
-  bool mounted_ = false;
-  int error_ = 0;
-};
-
 JobShape ShapeOnDisk(const fs::path& output) {
   JobShape shape;
   shape.finetuning = "full";
@@ -83,46 +49,43 @@ bool WaitForCheckpointMessage(JobRunner& runner, bool with_warning) {
 
 class FullDiskTest : public ::testing::Test {
  protected:
-  FullDiskTest()
-      : mount_point_(fs::temp_directory_path() / ("everstep-disk-" + std::to_string(getpid()))),
-        disk_(mount_point_) {}
   void SetUp() override {
     if (!disk_.mounted()) GTEST_SKIP() << "no tmpfs can be mounted: " << disk_.reason();
   }
 
-  fs::path mount_point_;
-  SmallDisk disk_;
+  const SmallDisk disk_{16};  // a checkpoint of all weights (3.5 MiB) fits a few times
+  const fs::path out_ = fs::path(disk_.path()) / "out";
 };
 
 TEST_F(FullDiskTest, SavingPausesAndTrainingGoesOn) {
-  JobRunner runner(ShapeOnDisk(mount_point_ / "out"));
+  JobRunner runner(ShapeOnDisk(out_));
   runner.Start();
   ASSERT_TRUE(WaitForCheckpointMessage(runner, false)) << runner.Output();
   disk_.Fill();
   ASSERT_TRUE(WaitForCheckpointMessage(runner, true)) << runner.Output();
   // One complete checkpoint, and no half one beside it.
-  EXPECT_EQ(CheckpointsIn(mount_point_ / "out").size(), 1U);
+  EXPECT_EQ(CheckpointsIn(out_).size(), 1U);
   disk_.Free();
   ASSERT_EQ(runner.Wait(), 0) << runner.Output();
   EXPECT_THAT(runner.Output(), HasSubstr("are missing"));
-  EXPECT_EQ(CheckpointsIn(mount_point_ / "out"), std::vector<std::string>{"checkpoint-40"});
+  EXPECT_EQ(CheckpointsIn(out_), std::vector<std::string>{"checkpoint-40"});
   EXPECT_EQ(runner.ReportedSteps(), StepsUpTo(40));
 }
 
 TEST_F(FullDiskTest, AJobWhoseResultCannotBeSavedHasFailedAndContinuesWhenThereIsSpace) {
-  JobRunner runner(ShapeOnDisk(mount_point_ / "out"));
+  JobRunner runner(ShapeOnDisk(out_));
   runner.Start();
   ASSERT_TRUE(WaitForCheckpointMessage(runner, false)) << runner.Output();
   disk_.Fill();
   EXPECT_EQ(runner.Wait(), 1) << runner.Output();
   EXPECT_THAT(runner.Output(), HasSubstr("are missing"));
-  EXPECT_EQ(CheckpointsIn(mount_point_ / "out").size(), 1U);
-  EXPECT_FALSE(fs::exists(mount_point_ / "out/model.safetensors"));
+  EXPECT_EQ(CheckpointsIn(out_).size(), 1U);
+  EXPECT_FALSE(fs::exists(out_ / "model.safetensors"));
 
   disk_.Free();
   runner.Start();
   EXPECT_EQ(runner.Wait(), 0) << runner.Output();
-  EXPECT_TRUE(fs::exists(mount_point_ / "out/model.safetensors"));
+  EXPECT_TRUE(fs::exists(out_ / "model.safetensors"));
 }
 
 }  // namespace

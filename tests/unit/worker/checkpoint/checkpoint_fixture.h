@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/check.h"
+#include "tests/support/temp_dir.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/optimizer_state.h"
 #include "worker/parallel/layout.h"
@@ -20,26 +21,7 @@ namespace everstep::testing {
 
 namespace fs = std::filesystem;
 
-class TempDir {
- public:
-  TempDir() {
-    std::string pattern = (fs::temp_directory_path() / "everstep-checkpoint-XXXXXX").string();
-    EVERSTEP_CHECK(mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-  ~TempDir() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-
-  std::string path() const { return path_.string(); }
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  fs::path path_;
-};
+using everstep::TempDir;
 
 inline std::vector<std::string> NamesIn(const std::string& directory) {
   std::vector<std::string> names;

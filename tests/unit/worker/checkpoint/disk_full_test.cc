@@ -2,13 +2,10 @@
 // was there is lost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mount.h>
-#include <sys/statvfs.h>
 
-#include <cerrno>
-#include <cstring>
 #include <regex>
 
+#include "tests/support/small_disk.h"
 #include "tests/unit/worker/checkpoint/checkpoint_fixture.h"
 #include "worker/checkpoint/checkpoint_store.h"
 
@@ -57,33 +54,8 @@ TEST(DiskFullTest, IsSeenBeforeAnythingIsWritten) {
   EXPECT_TRUE(store.Write(ContentOf(20)));
 }
 
-// A real file system of 8 MiB.
-class SmallDisk {
- public:
-  SmallDisk() {
-    mounted_ = mount("tmpfs", directory_.path().c_str(), "tmpfs", 0, "size=8m,mode=0700") == 0;
-    error_ = errno;
-  }
-  ~SmallDisk() {
-    if (mounted_) umount2(directory_.path().c_str(), MNT_DETACH);
-  }
-  bool mounted() const { return mounted_; }
-  std::string reason() const { return std::strerror(error_); }
-  std::string path() const { return directory_.path(); }
-  uint64_t free_bytes() const {
-    struct statvfs info {};
-    statvfs(path().c_str(), &info);
-    return uint64_t{info.f_bavail} * info.f_frsize;
-  }
-
- private:
-  TempDir directory_;
-  bool mounted_ = false;
-  int error_ = 0;
-};
-
 TEST(DiskFullTest, FillsUpWhileACheckpointIsWritten) {
-  const SmallDisk disk;
+  const SmallDisk disk(8);
   if (!disk.mounted()) GTEST_SKIP() << "no tmpfs can be mounted: " << disk.reason();
   const FlatLayout layout = SmallLayout(10000);  // 4.8 MiB
   // As if others wrote at the same time: the check before sees more than there is.
@@ -114,21 +86,17 @@ TEST(DiskFullTest, FillsUpWhileACheckpointIsWritten) {
 }
 
 TEST(DiskFullTest, ANewLeadTakesOverOnAFullDisk) {
-  const SmallDisk disk;
+  const SmallDisk disk(8);
   if (!disk.mounted()) GTEST_SKIP() << "no tmpfs can be mounted: " << disk.reason();
   CheckpointStore old_lead(disk.path(), {.run = "job", .free_space = {}});
   ASSERT_TRUE(old_lead.TakeOver(1));
   ASSERT_TRUE(old_lead.Write(ContentOf(10)));
-  std::ofstream filler(disk.path() + "/filler");
-  const std::string piece(1 << 16, 'x');
-  while (filler.write(piece.data(), static_cast<std::streamsize>(piece.size())).flush()) {
-  }
-  filler.close();
+  disk.Fill();
 
   CheckpointStore lead(disk.path(), {.run = "job", .free_space = {}});
   EXPECT_TRUE(lead.TakeOver(2));
   EXPECT_EQ(lead.Write(ContentOf(20)).error().code, ErrorCode::kResourceExhausted);
-  fs::remove(disk.path() + "/filler");
+  disk.Free();
   ASSERT_TRUE(lead.Write(ContentOf(20)));
   EXPECT_EQ(old_lead.Write(ContentOf(30)).error().code, ErrorCode::kAborted);
 }
