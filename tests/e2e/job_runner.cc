@@ -193,6 +193,16 @@ std::vector<int> JobRunner::ReportedSteps() const {
   return steps;
 }
 
+std::vector<int> JobRunner::LoggedSteps() const {
+  std::vector<int> steps;
+  std::istringstream lines(ReadAll(results() / "trainer_log.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = ParseJson(line, "trainer_log.jsonl");
+    if (json && json->contains("loss")) steps.push_back(JsonValue<int>(*json, "current_steps", -1));
+  }
+  return steps;
+}
+
 bool JobRunner::WaitForStep(int step, std::chrono::seconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   while (std::chrono::steady_clock::now() < deadline) {

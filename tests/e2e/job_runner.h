@@ -55,6 +55,9 @@ class JobRunner {
   // Steps in the order in which the run reported them, over all its lives.
   std::vector<int> ReportedSteps() const;
 
+  // Steps with a loss in trainer_log.jsonl.
+  std::vector<int> LoggedSteps() const;
+
   std::string Output() const;
   // Log lines of the run (JSON objects) whose message is this one.
   std::vector<Json> Messages(const std::string& message) const;
