@@ -135,14 +135,15 @@ void Session::On(int /*replica*/, const wire::Finished& message) {
   StopLatecomers();
 }
 
-// Members leave by themselves. A process that is on its way to them would wait for ever, as would
-// one that comes later.
+// Members leave by themselves. A process that is on its way to them would wait for ever (also one
+// that a planned generation names, which the others no longer came to), as would one that comes
+// later.
 void Session::StopLatecomers() {
   stop_ = wire::Stop{Seconds(kLatecomersGrace), "the job is done"};
   std::set<int> late;
   for (const auto& [number, rank] : ranks_) {
-    const bool leaves = rank.state == RankState::kMember || rank.state == RankState::kFinished;
-    if (!leaves) late.insert(replica_of(number));
+    const bool took_part = rank.state == RankState::kMember && rank.regrouped > 0;
+    if (!took_part && rank.state != RankState::kFinished) late.insert(replica_of(number));
   }
   for (int number : late) {
     const Replica& replica = replicas_[number];

@@ -403,6 +403,25 @@ TEST(SessionTest, WhoIsStillOnItsWayWhenTheJobIsDoneIsStopped) {
   EXPECT_THAT(world.Ready(2), IsEmpty());
 }
 
+TEST(SessionTest, AMemberOfAPlannedGenerationThatNobodyCameToIsStoppedToo) {
+  SessionWorld world;
+  world.Train(10);
+  world.Kill(2);
+  world.Persist();
+  world.RegroupAll(10);
+  world.Restart(2);
+  world.Ready(2);
+  world.Pass(seconds(5));
+  world.Persist();
+  ASSERT_THAT(NewcomersOf(world.session.membership()), ElementsAre(2));
+  const auto out = world.Say(wire::Finished{0, 10, "out"});
+  std::vector<ConnectionId> told;
+  for (const session::Send& send : Of<session::Send>(out)) {
+    if (std::holds_alternative<wire::Stop>(send.message)) told.push_back(send.connection);
+  }
+  EXPECT_THAT(told, ElementsAre(world.connection_of[2]));
+}
+
 TEST(SessionTest, AMemberThatExitsWithZeroGetsTimeForTheFinishedOfAnother) {
   SessionWorld world;
   world.Train(10);
