@@ -200,6 +200,7 @@ TEST_F(ProcessRuntimeTest, ADeletedPodMaySaveFirst) {
   CreateShellPod("job-0-0",
                  "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.01; done");
   AwaitLog("job-0-0", "ready");
+  AwaitPhase("job-0-0", "Running");  // an object that does not say so yet would go at once
   ASSERT_TRUE(store_->Delete("Pod", "job-0-0").has_value());
   EXPECT_TRUE(AwaitGone("job-0-0"));
   EXPECT_EQ(Contents(LogPath("job-0-0")), "ready\nsaved\n");
