@@ -23,6 +23,7 @@
 
 #include "common/check.h"
 #include "common/json.h"
+#include "tests/support/temp_dir.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/model/causal_lm.h"
 #include "worker/optim/adamw.h"
@@ -209,12 +210,11 @@ void MakeModel(const Shape& shape, const std::string& directory) {
 
 int Main(int argc, char** argv) {
   ConfigureAllocator();
-  std::string root = (std::filesystem::temp_directory_path() / "worker_benchmark.XXXXXX").string();
-  EVERSTEP_CHECK(mkdtemp(root.data()) != nullptr);
+  const TempDir root;
   int failures = 0;
   for (const Shape& shape : kShapes) {
     if (argc > 1 && std::string(argv[1]) != shape.name) continue;
-    const std::string directory = root + "/" + shape.name;
+    const std::string directory = root / shape.name;
     MakeModel(shape, directory);
     for (const char* precision : {"fp32", "bf16"}) {
       for (const char* finetuning : {"full", "lora"}) {
@@ -227,7 +227,6 @@ int Main(int argc, char** argv) {
       }
     }
   }
-  std::filesystem::remove_all(root);
   return failures == 0 ? 0 : 1;
 }
 

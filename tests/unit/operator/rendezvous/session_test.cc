@@ -385,6 +385,14 @@ TEST(SessionTest, AMembersFinishedEndsTheJobAndDeathsAreNoIncidentsAnyMore) {
   EXPECT_THAT(world.incidents, IsEmpty());
 }
 
+std::vector<ConnectionId> ToldToStop(const session::Outputs& outputs) {
+  std::vector<ConnectionId> told;
+  for (const session::Send& send : Of<session::Send>(outputs)) {
+    if (std::holds_alternative<wire::Stop>(send.message)) told.push_back(send.connection);
+  }
+  return told;
+}
+
 TEST(SessionTest, WhoIsStillOnItsWayWhenTheJobIsDoneIsStopped) {
   SessionWorld world;
   world.Train(10);
@@ -394,11 +402,7 @@ TEST(SessionTest, WhoIsStillOnItsWayWhenTheJobIsDoneIsStopped) {
   world.RegroupAll(10);
   world.Restart(2);  // rank 1 is not even ordered yet
   const auto out = world.Say(wire::Finished{0, 10, "out"});
-  std::vector<ConnectionId> told;
-  for (const session::Send& send : Of<session::Send>(out)) {
-    if (std::holds_alternative<wire::Stop>(send.message)) told.push_back(send.connection);
-  }
-  EXPECT_THAT(told, ElementsAre(world.connection_of[1], world.connection_of[2]));
+  EXPECT_THAT(ToldToStop(out), ElementsAre(world.connection_of[1], world.connection_of[2]));
   EXPECT_THAT(Sent<wire::Stop>(world.Connect(2, 1)), SizeIs(1)) << "also one that comes later";
   EXPECT_THAT(world.Ready(2), IsEmpty());
 }
@@ -415,11 +419,7 @@ TEST(SessionTest, AMemberOfAPlannedGenerationThatNobodyCameToIsStoppedToo) {
   world.Persist();
   ASSERT_THAT(NewcomersOf(world.session.membership()), ElementsAre(2));
   const auto out = world.Say(wire::Finished{0, 10, "out"});
-  std::vector<ConnectionId> told;
-  for (const session::Send& send : Of<session::Send>(out)) {
-    if (std::holds_alternative<wire::Stop>(send.message)) told.push_back(send.connection);
-  }
-  EXPECT_THAT(told, ElementsAre(world.connection_of[2]));
+  EXPECT_THAT(ToldToStop(out), ElementsAre(world.connection_of[2]));
 }
 
 TEST(SessionTest, AMemberThatExitsWithZeroGetsTimeForTheFinishedOfAnother) {

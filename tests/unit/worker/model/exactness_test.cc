@@ -7,61 +7,25 @@
 #include <cstring>
 #include <vector>
 
-#include "tests/unit/worker/model/bound_model.h"
+#include "tests/unit/worker/model/sample_gradient.h"
 
 namespace everstep {
 namespace {
-
-constexpr int64_t kVocab = 2048;
-
-TrainConfig DropoutConfig() {
-  TrainConfig config = LoraConfig();
-  config.finetuning.lora.dropout = 0.2;
-  config.training.neftune_noise_alpha = 5;
-  return config;
-}
-
-// B is zero at first: random values make every gradient count.
-void Randomize(BoundModel& bound) {
-  torch::manual_seed(11);
-  bound.parameters.normal_(0, 0.05);
-  bound.model->AfterUpdate();
-}
-
-std::vector<float> Bits(const torch::Tensor& t) {
-  return {t.const_data_ptr<float>(), t.const_data_ptr<float>() + t.numel()};
-}
 
 bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-struct History {
-  std::vector<std::vector<int32_t>> before;  // lengths of micro-batches that ran earlier
-};
-
-std::vector<float> GradientAfter(const TrainConfig& config, const History& history) {
-  BoundModel bound = LoadBound(GoldenModel("tiny-qwen3"), config);
-  Randomize(bound);
-  uint64_t seed = 100;
-  for (const std::vector<int32_t>& lengths : history.before) {
-    bound.Compute({MakeBatch(lengths, kVocab, seed++)});
-  }
-  bound.Compute({MakeBatch({70, 33, 129}, kVocab, 5)});
-  return Bits(bound.gradient);
-}
-
-// The same in a process of its own, which starts another program image so that LibTorch's threads
-// are its own.
+// The same from gradient_writer, after another history. A program of its own has LibTorch's threads
+// for itself.
 std::vector<float> GradientInAnotherProcess(const std::string& variant) {
   int ends[2];
   EXPECT_EQ(pipe(ends), 0);
   const pid_t child = fork();
   if (child == 0) {
-    dup2(ends[1], 3);
-    setenv("EVERSTEP_EXACTNESS_VARIANT", variant.c_str(), 1);
-    execl("/proc/self/exe", "model_test", "--gtest_filter=ExactnessChild.*",
-          "--gtest_also_run_disabled_tests", static_cast<char*>(nullptr));
+    const std::string program = std::string(EVERSTEP_BINARY_DIR) + "/bin/gradient_writer";
+    dup2(ends[1], STDOUT_FILENO);
+    execl(program.c_str(), program.c_str(), variant.c_str(), static_cast<char*>(nullptr));
     _exit(127);
   }
   close(ends[1]);
@@ -82,43 +46,22 @@ std::vector<float> GradientInAnotherProcess(const std::string& variant) {
   return values;
 }
 
-TrainConfig ConfigOfVariant(const std::string& variant) {
-  TrainConfig config = variant.starts_with("lora") ? DropoutConfig() : FullConfig();
-  if (variant.ends_with("bf16")) config.training.precision = Precision::kBFloat16;
-  return config;
-}
-
-// Run by GradientInAnotherProcess only.
-TEST(ExactnessChild, DISABLED_WritesAGradient) {
-  const char* variant = std::getenv("EVERSTEP_EXACTNESS_VARIANT");
-  ASSERT_NE(variant, nullptr);
-  const std::vector<float> values =
-      GradientAfter(ConfigOfVariant(variant), {.before = {{500, 3}, {17}, {64, 64, 64, 64}}});
-  const auto* bytes = reinterpret_cast<const char*>(values.data());
-  for (size_t sent = 0; sent < values.size() * 4;) {
-    const size_t count = std::min<size_t>(4096, values.size() * 4 - sent);
-    const ssize_t wrote = write(3, bytes + sent, count);
-    ASSERT_GT(wrote, 0);
-    sent += static_cast<size_t>(wrote);
-  }
-}
-
 class ExactnessTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(ExactnessTest, AnotherProcessWithAnotherHistoryGetsTheSameBits) {
-  const std::vector<float> here = GradientAfter(ConfigOfVariant(GetParam()), {});
+  const std::vector<float> here = SampleGradient(ConfigOfVariant(GetParam()));
   EXPECT_TRUE(SameBits(here, GradientInAnotherProcess(GetParam())));
 }
 
 TEST_P(ExactnessTest, RecomputedActivationsGiveTheSameBits) {
   const TrainConfig config = ConfigOfVariant(GetParam());
-  const std::vector<float> kept = GradientAfter(config, {});
+  const std::vector<float> kept = SampleGradient(config);
   TrainConfig checkpointing = config;
   checkpointing.training.gradient_checkpointing = true;
   BoundModel bound = LoadBound(GoldenModel("tiny-qwen3"), checkpointing);
   bound.model->set_activation_budget_bytes(0);
   Randomize(bound);
-  bound.Compute({MakeBatch({70, 33, 129}, kVocab, 5)});
+  bound.Compute({MakeBatch({70, 33, 129}, kSampleVocab, 5)});
   EXPECT_TRUE(SameBits(kept, Bits(bound.gradient)));
 }
 
@@ -128,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(Variants, ExactnessTest,
 TEST(ExactnessTest, DrawsDependOnTheKey) {
   BoundModel bound = LoadBound(GoldenModel("tiny-qwen3"), DropoutConfig());
   Randomize(bound);
-  const MicroBatch batch = MakeBatch({40}, kVocab, 5);
+  const MicroBatch batch = MakeBatch({40}, kSampleVocab, 5);
   const auto loss = [&](const MicroBatchKey& key) {
     return bound.model->ForwardBackward(batch, key, bound.gradient)->loss_sum;
   };
@@ -142,7 +85,7 @@ TEST(ExactnessTest, DrawsDependOnTheKey) {
 
 TEST(ExactnessTest, GradientsAreAddedToWhatIsThere) {
   BoundModel bound = LoadBound(GoldenModel("tiny-llama"), FullConfig());
-  const MicroBatch batch = MakeBatch({40, 20}, kVocab, 5);
+  const MicroBatch batch = MakeBatch({40, 20}, kSampleVocab, 5);
   bound.Compute({batch});
   const torch::Tensor once = bound.gradient.clone();
   bound.Compute({batch, batch});
@@ -155,7 +98,7 @@ TEST(ExactnessTest, GradientsAreDerivativesOfTheLossWithDropoutAndNoise) {
   config.finetuning.lora.additional_target = {"input_layernorm"};
   BoundModel bound = LoadBound(GoldenModel("tiny-qwen3"), config);
   Randomize(bound);
-  const MicroBatch batch = MakeBatch({60, 21}, kVocab, 9);
+  const MicroBatch batch = MakeBatch({60, 21}, kSampleVocab, 9);
   bound.Compute({batch});
   const torch::Tensor direction = bound.gradient / bound.gradient.norm();
   const double slope = bound.gradient.norm().item<double>();

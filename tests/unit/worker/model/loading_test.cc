@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "common/files.h"
+#include "tests/support/temp_dir.h"
 #include "tests/unit/worker/model/bound_model.h"
 #include "worker/checkpoint/safetensors.h"
 
@@ -20,13 +21,10 @@ using testing::Not;
 class LoadingTest : public testing::Test {
  protected:
   LoadingTest() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "loading.XXXXXX").string();
-    directory_ = mkdtemp(pattern.data());
     for (const char* file : {"config.json", "model.safetensors"}) {
       std::filesystem::copy_file(GoldenModel("tiny-llama") + "/" + file, directory_ + "/" + file);
     }
   }
-  ~LoadingTest() override { std::filesystem::remove_all(directory_); }
 
   std::string Error(const TrainConfig& config = FullConfig(), int64_t vocab_size = 0,
                     int64_t new_tokens = 0) {
@@ -53,7 +51,8 @@ class LoadingTest : public testing::Test {
     }
   }
 
-  std::string directory_;
+  const TempDir temporary_;
+  const std::string directory_ = temporary_.path();
 };
 
 TEST_F(LoadingTest, MissingTensor) {
