@@ -180,7 +180,13 @@ Status Artifacts::Load(const std::string& path, TrainingState& state) {
 
 Status Artifacts::LoadParameters(int64_t step, TrainingState& state) {
   const std::string path = store_.directory() + "/" + CheckpointName(step);
-  ASSIGN_OR_RETURN(const Manifest verified, VerifyCheckpoint(path));
+  if (const auto verified = VerifyCheckpoint(path); !verified) {
+    return MakeError(
+        ErrorCode::kFailedPrecondition,
+        "load_best_model_at_end: the best checkpoint cannot be read (was the disk full "
+        "when it was saved?): " +
+            verified.error().message);
+  }
   ASSIGN_OR_RETURN(const SafetensorsFile file,
                    SafetensorsFile::Open(path + "/" + WeightsName(workload_.config())));
   for (const LayoutEntry& entry : state.layout().entries) {

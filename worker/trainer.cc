@@ -159,10 +159,12 @@ Result<Trainer::Reduced> Trainer::ReduceAndVote() {
     local.push_back({logical_rank, gradients_.Gradient(logical_rank)});
   }
   Reduced reduced;
+  const Workload::StepTokens tokens = workload_.TokensOf(step);
+  reduced.padded_tokens = tokens.padded;
   // What the summed losses and gradients are divided by. A step whose examples have no token to
   // train on (all were cut off) changes nothing; it is no 0 / 0.
   reduced.divisor = workload_.model().normalization() == LossNormalization::kGlobalTokens
-                        ? static_cast<double>(std::max<int64_t>(1, workload_.LabelTokens(step)))
+                        ? static_cast<double>(std::max<int64_t>(1, tokens.labels))
                         : static_cast<double>(world);
   const std::vector<std::byte> mine = EncodeVote(vote, world);
   std::vector<std::byte> all(mine.size() * static_cast<size_t>(communicator_->size()));
@@ -210,7 +212,7 @@ Status Trainer::Commit(const Reduced& reduced) {
                .number = counters.step + 1},
               state_);
   workload_.model().AfterUpdate();
-  counters.padded_tokens += workload_.PaddedTokens(counters.step);
+  counters.padded_tokens += reduced.padded_tokens;
   ++counters.step;
   counters.boundary_done = false;
   counters.loss_since_log += loss;
@@ -324,7 +326,8 @@ void Trainer::NoteBest(const Metrics& metrics) {
 Status Trainer::GoBackToBest() {
   const TrainingCounters& counters = state_.counters();
   if (!workload_.config().training.load_best_model_at_end || counters.best_step == 0) return {};
-  if (is_lead()) RETURN_IF_ERROR(artifacts_.WaitForSave());
+  // A newer one that could not be saved is no reason to stay with the newest.
+  if (is_lead()) (void)artifacts_.WaitForSave();
   RETURN_IF_ERROR(communicator_->Barrier());
   LogInfo("goes back to the best model",
           {{"step", counters.best_step}, {"metric", counters.best_metric}});

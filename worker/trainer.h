@@ -67,6 +67,7 @@ class Trainer {
   struct Reduced {
     Verdict verdict;
     double divisor = 1;  // of the summed losses and gradients
+    int64_t padded_tokens = 0;
     double gradient_norm = 0;
   };
   Result<Reduced> ReduceAndVote();

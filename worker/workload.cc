@@ -138,24 +138,17 @@ std::vector<MicroBatch> Workload::MicroBatches(int64_t step, int logical_rank) c
   return batches;
 }
 
-int64_t Workload::LabelTokens(int64_t step) const {
-  int64_t tokens = 0;
-  for (int logical_rank = 0; logical_rank < options_.logical_world; ++logical_rank) {
-    for (const std::vector<size_t>& indices : order_->MicroBatches(step, logical_rank)) {
-      for (size_t index : indices) tokens += label_counts_[index];
-    }
-  }
-  return tokens;
-}
-
-int64_t Workload::PaddedTokens(int64_t step) const {
+Workload::StepTokens Workload::TokensOf(int64_t step) const {
   const int64_t multiple = data_.pad_multiple;
-  int64_t tokens = 0;
+  StepTokens tokens;
   for (int logical_rank = 0; logical_rank < options_.logical_world; ++logical_rank) {
     for (const std::vector<size_t>& indices : order_->MicroBatches(step, logical_rank)) {
       int64_t longest = 0;
-      for (size_t index : indices) longest = std::max(longest, std::ssize(data_.train[index].ids));
-      tokens += (longest + multiple - 1) / multiple * multiple * std::ssize(indices);
+      for (size_t index : indices) {
+        tokens.labels += label_counts_[index];
+        longest = std::max(longest, std::ssize(data_.train[index].ids));
+      }
+      tokens.padded += (longest + multiple - 1) / multiple * multiple * std::ssize(indices);
     }
   }
   return tokens;

@@ -58,10 +58,12 @@ class Workload {
 
   // The micro-batches of a logical rank in update `step` (from 0).
   std::vector<MicroBatch> MicroBatches(int64_t step, int logical_rank) const;
-  // Label tokens of the whole global batch of update `step`.
-  int64_t LabelTokens(int64_t step) const;
-  // Its tokens with padding.
-  int64_t PaddedTokens(int64_t step) const;
+  // Of the whole global batch of update `step`.
+  struct StepTokens {
+    int64_t labels = 0;  // trained on
+    int64_t padded = 0;  // all, with padding
+  };
+  StepTokens TokensOf(int64_t step) const;
   // transformers' estimate for so many tokens, forward and backward.
   double FloatingPointOperations(int64_t padded_tokens) const {
     return 6.0 * static_cast<double>(padded_tokens * model_->ParametersBesidesEmbedding());
