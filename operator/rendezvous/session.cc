@@ -43,7 +43,11 @@ Session::Session(SessionOptions options, TimePoint now)
       allowed_members_(world()),
       durable_step_(options_.durable_step) {
   for (int rank = 0; rank < world(); ++rank) ranks_[rank] = Rank{};
-  for (int replica = 0; replica < options_.replicas; ++replica) replicas_[replica] = Replica{};
+  const auto& lowest = options_.lowest_incarnations;
+  for (int replica = 0; replica < options_.replicas; ++replica) {
+    const auto at = static_cast<size_t>(replica);
+    replicas_[replica].lowest_incarnation = at < lowest.size() ? lowest[at] : 0;
+  }
 }
 
 session::Outputs Session::Connected(TimePoint now, ConnectionId connection,

@@ -38,6 +38,8 @@ struct SessionOptions {
   int min_members = 1;            // fewer ranks do not train: they wait
   uint64_t first_generation = 0;  // newest one in status; the next is greater
   int64_t durable_step = -1;      // newest checkpoint in status
+  // By replica, as in status: no older pod of it may connect. Missing ones are 0.
+  std::vector<int> lowest_incarnations;
   // A supervisor silent for this long is dead. It beats four times within.
   Duration heartbeat_timeout = std::chrono::seconds(1);
   // A supervisor whose connection broke may be back within this; then nothing happened.

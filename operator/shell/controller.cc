@@ -1,6 +1,7 @@
 #include "operator/shell/controller.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "common/log.h"
 #include "operator/api/names.h"
@@ -155,13 +156,10 @@ void Controller::ServeJob(const Observed& observed) {
   if (status.is_object() && status.contains("checkpoint")) {
     session.durable_step = status["checkpoint"].value("step", int64_t{-1});
   }
-  server_->AddJob(session);
-  // What was fenced before this operator started stays fenced.
-  if (!status.is_object() || !status.contains("incarnations")) return;
-  int replica = 0;
-  for (const OrderedJson& incarnation : status["incarnations"]) {
-    server_->PodReplaced(observed.job.name, replica++, incarnation.get<int>());
+  if (status.is_object() && status.contains("incarnations")) {
+    session.lowest_incarnations = status["incarnations"].get<std::vector<int>>();
   }
+  server_->AddJob(session);
 }
 
 void Controller::ForgetJob(const std::string& name) {

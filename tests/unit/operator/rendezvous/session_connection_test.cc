@@ -121,6 +121,16 @@ TEST(SessionConnectionTest, PodReplacedFencesTheOldOneAndItsRanks) {
   EXPECT_THAT(Sent<wire::Welcome>(world.Connect(2, 1)), SizeIs(1));
 }
 
+TEST(SessionConnectionTest, APodThatWasFencedBeforeTheSessionBeganStaysFenced) {
+  SessionOptions options = SessionWorld::DefaultOptions();
+  options.lowest_incarnations = {0, 2};
+  SessionWorld world(options);
+  EXPECT_THAT(Sent<wire::Welcome>(world.Connect(0, 0)), SizeIs(1));
+  EXPECT_THAT(Sent<wire::Fenced>(world.Connect(1, 1)), SizeIs(1));
+  EXPECT_THAT(Sent<wire::Welcome>(world.Connect(1, 2)), SizeIs(1));
+  EXPECT_THAT(Sent<wire::Welcome>(world.Connect(2, 0)), SizeIs(1));
+}
+
 TEST(SessionConnectionTest, AProcessThatWasGivenUpMayNotJoinWithItsOldState) {
   SessionWorld world;
   world.Train();

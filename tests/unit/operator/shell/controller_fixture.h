@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -153,14 +154,18 @@ class ControllerFixture : public testing::Test {
     return AwaitTrue([&] { return StatusOf().value("phase", "") == phase; });
   }
 
-  // The supervisor of a pod that exists, which runs from now on.
+  // The supervisor of a pod that exists, which runs from now on. Like a real one it dials again
+  // while the job is not served yet.
   FrameSocket Connect(int replica, int incarnation = 0) {
     const std::string pod = names::Pod("job", replica, incarnation);
     EXPECT_TRUE(AwaitPod(pod));
     if (Has("Pod", pod)) SetPodPhase(pod, "Running");
-    FrameSocket socket = Dial(replica, incarnation);
-    EXPECT_TRUE(socket.Await<wire::Welcome>().has_value());
-    return socket;
+    std::optional<FrameSocket> socket;
+    EXPECT_TRUE(AwaitTrue([&] {
+      socket = Dial(replica, incarnation);
+      return socket->Await<wire::Welcome>().has_value();
+    }));
+    return std::move(*socket);
   }
   FrameSocket Dial(int replica, int incarnation) {
     FrameSocket socket = FrameSocket::Connect(server_->port());
