@@ -76,6 +76,7 @@ bool MayInclude(const std::string& from, const std::string& to) {
       {"common", {}},
       {"operator/api", {"common"}},
       {"operator/core", {"common", "operator/api"}},
+      {"operator/kube", {"common", "operator/api"}},
       {"operator/local", {"common", "operator/api"}},
       {"operator/rendezvous", {"common"}},
       {"operator/shell", {"common", "operator/api", "operator/core", "operator/rendezvous"}},
