@@ -25,10 +25,14 @@ struct DeleteOptions {
 };
 
 // Thread-safe. Objects are JSON as the server has them. How the server's answers come back:
-//   404 kNotFound; 409 kAlreadyExists or kConflict, by its reason; 410, or a resource version that
-//   is too old, kAborted; 400 and 422 kInvalidArgument; 403 over a quota kResourceExhausted; 401 and
-//   any other 403 kFailedPrecondition; 429, 5xx and a connection that breaks kUnavailable; no answer
-//   in time kDeadlineExceeded.
+//   404: kNotFound
+//   409: kAlreadyExists or kConflict, by its reason
+//   410, or a resource version that is too old: kAborted
+//   400, 422: kInvalidArgument
+//   403 over a quota: kResourceExhausted
+//   401, any other 403: kFailedPrecondition
+//   429, 5xx, a connection that breaks: kUnavailable
+//   no answer in time: kDeadlineExceeded
 // A write whose connection broke may have happened: names are deterministic, so it can be repeated.
 class RestClient {
  public:
