@@ -244,6 +244,7 @@ Result<TrainingJob> ParseTrainingJob(const Document& document) {
 Result<TrainingJob> TrainingJobFromJson(const OrderedJson& object) {
   Document document{"TrainingJob", object, {}};
   ASSIGN_OR_RETURN(TrainingJob job, ParseTrainingJob(document));
+  Read(object, "metadata.namespace", job.namespace_name);
   Read(object, "metadata.uid", job.uid);
   Read(object, "metadata.generation", job.generation);
   return job;

@@ -11,6 +11,7 @@
 #include "common/json.h"
 #include "common/result.h"
 #include "operator/api/document.h"
+#include "operator/api/object_key.h"
 
 namespace everstep {
 
@@ -81,10 +82,13 @@ struct TrainingJobSpec {
 };
 
 struct TrainingJob {
+  std::string namespace_name;  // "" in the embedded default
   std::string name;
   std::string uid;
   int64_t generation = 1;
   TrainingJobSpec spec;
+
+  std::string key() const { return MakeKey(namespace_name, name); }
 };
 
 // Every problem of the manifest in one error, a line each, with its place and the remedy.

@@ -86,6 +86,7 @@ Result<bool> PrepareJob(const Manifest& manifest, ObjectStore& store) {
   if (!existing) {
     OrderedJson object = manifest.object;
     object.erase("status");
+    object["metadata"].erase("namespace");  // there are none here
     const auto created = store.Create(std::move(object));
     if (!created) return tl::unexpected(created.error());
     return true;

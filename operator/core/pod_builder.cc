@@ -6,14 +6,16 @@ namespace everstep {
 namespace {
 
 OrderedJson Metadata(const TrainingJob& job, const std::string& name) {
-  return {{"name", name},
-          {"labels", {{names::kJobLabel, job.name}}},
-          {"ownerReferences",
-           {{{"apiVersion", names::kApiVersion},
-             {"kind", names::kKind},
-             {"name", job.name},
-             {"uid", job.uid},
-             {"controller", true}}}}};
+  OrderedJson metadata = {{"name", name},
+                          {"labels", {{names::kJobLabel, job.name}}},
+                          {"ownerReferences",
+                           {{{"apiVersion", names::kApiVersion},
+                             {"kind", names::kKind},
+                             {"name", job.name},
+                             {"uid", job.uid},
+                             {"controller", true}}}}};
+  if (!job.namespace_name.empty()) metadata["namespace"] = job.namespace_name;
+  return metadata;
 }
 
 class Environment {
@@ -49,7 +51,7 @@ OrderedJson BuildEnvironment(const TrainingJob& job, int replica, int incarnatio
     env.Set("NCCL_SOCKET_IFNAME", spec.rendezvous.network_interface);
     env.Set("GLOO_SOCKET_IFNAME", spec.rendezvous.network_interface);
   }
-  env.Set("EVERSTEP_JOB", job.name);
+  env.Set("EVERSTEP_JOB", job.key());
   env.Set("EVERSTEP_RUN", job.uid);
   env.Set("EVERSTEP_POD", names::Pod(job.name, replica, incarnation));
   env.SetField("EVERSTEP_NODE", "spec.nodeName");

@@ -7,6 +7,7 @@
 
 #include "common/files.h"
 #include "common/log.h"
+#include "operator/api/names.h"
 
 namespace everstep {
 namespace {
@@ -110,6 +111,16 @@ Result<std::vector<OrderedJson>> ObjectStore::List(const std::string& kind) {
   for (const auto& [key, object] : objects_) {
     if (key.first == kind) list.push_back(object);
   }
+  return list;
+}
+
+Result<std::vector<OrderedJson>> ObjectStore::ListOf(const std::string& kind,
+                                                     const std::string& job_key) {
+  ASSIGN_OR_RETURN(std::vector<OrderedJson> list, List(kind));
+  std::erase_if(list, [&](const OrderedJson& object) {
+    const OrderedJson labels = object["metadata"].value("labels", OrderedJson::object());
+    return labels.value(names::kJobLabel, "") != job_key;
+  });
   return list;
 }
 

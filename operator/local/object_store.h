@@ -17,7 +17,8 @@ namespace everstep {
 
 // resourceVersion grows with every write; metadata.generation with every change of the spec; a uid
 // lasts as long as the object; what an object owns goes with it (pods that run, when their
-// processes have ended). Every write is on disk when it returns (`directory`/<Kind>/<name>.json).
+// processes have ended). There are no namespaces: an object's key is its name. Every write is on
+// disk when it returns (`directory`/<Kind>/<name>.json).
 class ObjectStore final : public ObjectClient {
  public:
   // Loads what an earlier run left. `clock` is borrowed.
@@ -26,6 +27,8 @@ class ObjectStore final : public ObjectClient {
 
   Result<OrderedJson> Get(const std::string& kind, const std::string& name) override;
   Result<std::vector<OrderedJson>> List(const std::string& kind) override;
+  Result<std::vector<OrderedJson>> ListOf(const std::string& kind,
+                                          const std::string& job_key) override;
   Result<OrderedJson> Create(OrderedJson object) override;
   Result<OrderedJson> Update(OrderedJson object) override;
   Result<OrderedJson> UpdateStatus(OrderedJson object) override;

@@ -27,6 +27,13 @@ int ExitCodeOf(const OrderedJson& status) {
   return 0;
 }
 
+// Not a pod of an earlier job of the same name.
+bool IsOwnedBy(const OrderedJson& pod, const std::string& uid) {
+  const OrderedJson owners = pod["metadata"].value("ownerReferences", OrderedJson::array());
+  return std::ranges::any_of(
+      owners, [&](const OrderedJson& owner) { return owner.value("uid", "") == uid; });
+}
+
 PodView ViewOf(const OrderedJson& pod) {
   PodView view;
   const OrderedJson& metadata = pod["metadata"];
@@ -62,14 +69,14 @@ void Controller::Stop() {
 void Controller::Start(RendezvousServer& server, const std::string& rendezvous_address) {
   server_ = &server;
   rendezvous_address_ = rendezvous_address;
-  objects_.Subscribe([inbox = inbox_](const std::string& kind, const std::string& name) {
-    if (kind == names::kKind) return inbox->Add(name);
+  objects_.Subscribe([inbox = inbox_](const std::string& kind, const std::string& key) {
+    if (kind == names::kKind) return inbox->Add(key);
     if (kind != "Pod") return;
-    // A pod is named <job>-<replica>-<incarnation>.
-    inbox->Add(name.substr(0, name.rfind('-', name.rfind('-') - 1)));
+    // A pod's key is <job's key>-<replica>-<incarnation>.
+    inbox->Add(key.substr(0, key.rfind('-', key.rfind('-') - 1)));
   });
   if (const auto jobs = objects_.List(names::kKind)) {
-    for (const OrderedJson& job : *jobs) Enqueue(job["metadata"]["name"].get<std::string>());
+    for (const OrderedJson& job : *jobs) Enqueue(KeyOf(job));
   }
   thread_ = std::thread([this] { Loop(); });
 }
@@ -108,23 +115,24 @@ void Controller::Loop() {
   }
 }
 
-Result<TrainingJob> Controller::ReadJob(const std::string& name, OrderedJson* status) {
-  ASSIGN_OR_RETURN(const OrderedJson object, objects_.Get(names::kKind, name));
+Result<TrainingJob> Controller::ReadJob(const std::string& key, OrderedJson* status) {
+  ASSIGN_OR_RETURN(const OrderedJson object, objects_.Get(names::kKind, key));
   if (status != nullptr) *status = object.value("status", OrderedJson());
   return TrainingJobFromJson(object);
 }
 
-Result<Observed> Controller::Observe(const std::string& name) {
+Result<Observed> Controller::Observe(const std::string& key) {
   Observed observed;
-  ASSIGN_OR_RETURN(observed.job, ReadJob(name, &observed.status));
-  ASSIGN_OR_RETURN(const std::vector<OrderedJson> pods, objects_.List("Pod"));
+  ASSIGN_OR_RETURN(observed.job, ReadJob(key, &observed.status));
+  ASSIGN_OR_RETURN(const std::vector<OrderedJson> pods, objects_.ListOf("Pod", key));
   for (const OrderedJson& pod : pods) {
-    if (pod["metadata"]["labels"].value(names::kJobLabel, "") == name) {
-      observed.pods.push_back(ViewOf(pod));
-    }
+    if (IsOwnedBy(pod, observed.job.uid)) observed.pods.push_back(ViewOf(pod));
   }
-  observed.has_config_map = objects_.Get("ConfigMap", names::TrainConfigMap(name)).has_value();
-  observed.has_service = objects_.Get("Service", names::Service(name)).has_value();
+  const auto exists = [&](const char* kind, const std::string& name) {
+    return objects_.Get(kind, KeyBeside(key, name)).has_value();
+  };
+  observed.has_config_map = exists("ConfigMap", names::TrainConfigMap(observed.job.name));
+  observed.has_service = exists("Service", names::Service(observed.job.name));
   observed.rendezvous = rendezvous_address_;
   observed.token = options_.token;
   observed.default_threads = options_.default_threads;
@@ -135,13 +143,17 @@ Result<Observed> Controller::Observe(const std::string& name) {
 // ended; a resumed one gets a new session when the old pods are gone.
 void Controller::ServeJob(const Observed& observed) {
   const TrainingJobSpec& spec = observed.job.spec;
+  const std::string key = observed.job.key();
   const OrderedJson& status = observed.status;
   const bool suspended = status.is_object() && status.value("phase", "") == "Suspended";
-  if (suspended) served_.erase(observed.job.name);
+  if (suspended) served_.erase(key);
   if (spec.suspend || (suspended && !observed.pods.empty())) return;
-  if (!served_.insert(observed.job.name).second) return;
+  // One that was made anew under an old one's name is another job.
+  std::string& served = served_[key];
+  if (served == observed.job.uid) return;
+  served = observed.job.uid;
   SessionOptions session;
-  session.job = observed.job.name;
+  session.job = key;
   session.token = options_.token;
   session.replicas = spec.replicas;
   session.processes_per_replica = spec.processes_per_replica;
@@ -162,41 +174,41 @@ void Controller::ServeJob(const Observed& observed) {
   server_->AddJob(session);
 }
 
-void Controller::ForgetJob(const std::string& name) {
-  if (served_.erase(name) > 0) server_->RemoveJob(name);
+void Controller::ForgetJob(const std::string& key) {
+  if (served_.erase(key) > 0) server_->RemoveJob(key);
   const std::lock_guard lock(mutex_);
-  progress_written_.erase(name);
+  progress_written_.erase(key);
 }
 
-std::optional<Duration> Controller::ReconcileJob(const std::string& name) {
-  auto observed = Observe(name);
+std::optional<Duration> Controller::ReconcileJob(const std::string& key) {
+  auto observed = Observe(key);
   if (!observed) {
     if (observed.error().code == ErrorCode::kNotFound) {
-      ForgetJob(name);
+      ForgetJob(key);
       return std::nullopt;
     }
-    LogWarning(observed.error().message, {{"job", name}});
+    LogWarning(observed.error().message, {{"job", key}});
     return kRetryAfterError;
   }
   if (!IsTerminal(observed->status)) ServeJob(*observed);
   const Plan plan = Reconcile(*observed, clock_.WallNow());
-  if (!plan.reason.empty()) LogDebug("reconcile", {{"job", name}, {"decision", plan.reason}});
+  if (!plan.reason.empty()) LogDebug("reconcile", {{"job", key}, {"decision", plan.reason}});
   // The status first: what the actions rest on (incarnations, charges) is known before they are
   // done. An action that is then lost is planned again from what is observed.
-  const auto written = WriteChanges(name, observed->status, plan.status);
+  const auto written = WriteChanges(key, observed->status, plan.status);
   if (!written) {
-    LogWarning(written.error().message, {{"job", name}});
+    LogWarning(written.error().message, {{"job", key}});
     return kRetryAfterError;
   }
   if (!*written) return Duration::zero();  // decided on what is no longer so
   for (const PlannedAction& action : plan.actions) Execute(*observed, action);
-  if (plan.status != observed->status) observer_.OnPhase(name, plan.status);
+  if (plan.status != observed->status) observer_.OnPhase(key, plan.status);
   return plan.requeue_after;
 }
 
 // Writes what differs between the two and leaves the rest, which the fast loop may have written
 // meanwhile. False, and nothing written, when it has written one of the same fields.
-Result<bool> Controller::WriteChanges(const std::string& name, const OrderedJson& before,
+Result<bool> Controller::WriteChanges(const std::string& job, const OrderedJson& before,
                                       const OrderedJson& after) {
   const auto at = [](const OrderedJson& status, const std::string& key) {
     return status.is_object() && status.contains(key) ? status[key] : OrderedJson();
@@ -209,7 +221,7 @@ Result<bool> Controller::WriteChanges(const std::string& name, const OrderedJson
     }
   }
   bool current = true;
-  RETURN_IF_ERROR(UpdateStatus(name, [&](OrderedJson& status) {
+  RETURN_IF_ERROR(UpdateStatus(job, [&](OrderedJson& status) {
     current = std::ranges::all_of(
         keys, [&](const std::string& key) { return at(status, key) == at(before, key); });
     if (!current) return false;
@@ -226,7 +238,7 @@ Result<bool> Controller::WriteChanges(const std::string& name, const OrderedJson
 }
 
 void Controller::Execute(const Observed& observed, const PlannedAction& action) {
-  const std::string& job = observed.job.name;
+  const std::string job = observed.job.key();
   Status result;
   if (const auto* create = std::get_if<CreateObject>(&action)) {
     const auto created = objects_.Create(create->object);
@@ -235,7 +247,7 @@ void Controller::Execute(const Observed& observed, const PlannedAction& action) 
       result = tl::unexpected(created.error());
     }
   } else if (const auto* erase = std::get_if<DeletePod>(&action)) {
-    result = objects_.Delete("Pod", erase->name);
+    result = objects_.Delete("Pod", KeyBeside(job, erase->name));
     if (!result && result.error().code == ErrorCode::kNotFound) result = {};
   } else if (const auto* fence = std::get_if<FenceReplica>(&action)) {
     server_->PodReplaced(job, fence->replica, fence->incarnation);

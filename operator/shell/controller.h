@@ -37,6 +37,7 @@ class JobObserver {
                             const std::string& reason) = 0;
 };
 
+// A job is named by its key (operator/api/object_key.h), in rendezvous too.
 class Controller final : public RendezvousEvents {
  public:
   struct Options {
@@ -84,18 +85,18 @@ class Controller final : public RendezvousEvents {
 
   void Loop();
   void Enqueue(const std::string& job) { inbox_->Add(job); }
-  std::optional<Duration> ReconcileJob(const std::string& name);
-  Result<Observed> Observe(const std::string& name);
+  std::optional<Duration> ReconcileJob(const std::string& key);
+  Result<Observed> Observe(const std::string& key);
   void ServeJob(const Observed& observed);
-  void ForgetJob(const std::string& name);
-  Result<bool> WriteChanges(const std::string& name, const OrderedJson& before,
+  void ForgetJob(const std::string& key);
+  Result<bool> WriteChanges(const std::string& job, const OrderedJson& before,
                             const OrderedJson& after);
   RecoveryDecision OnPodGone(const std::string& job, const Incident& incident);
   void Execute(const Observed& observed, const PlannedAction& action);
   // Applies `change` to the newest status and writes it if it differs. False from `change`: leave
   // it.
   Status UpdateStatus(const std::string& job, const std::function<bool(OrderedJson&)>& change);
-  Result<TrainingJob> ReadJob(const std::string& name, OrderedJson* status);
+  Result<TrainingJob> ReadJob(const std::string& key, OrderedJson* status);
 
   const Options options_;
   ObjectClient& objects_;
@@ -107,7 +108,8 @@ class Controller final : public RendezvousEvents {
   std::mutex status_mutex_;  // one writer at a time: they would only make each other retry
   const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
   std::map<std::string, TimePoint> due_;  // the thread's own
-  std::set<std::string> served_;          // jobs that rendezvous knows; the thread's own
+  // The uid of each job that rendezvous knows; the thread's own.
+  std::map<std::string, std::string> served_;
   std::mutex mutex_;
   std::map<std::string, TimePoint> progress_written_;
   std::thread thread_;

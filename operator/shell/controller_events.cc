@@ -68,7 +68,7 @@ RecoveryDecision Controller::OnProcessDied(const std::string& job, const Inciden
   if (incident.cause == IncidentCause::kVanished || incident.cause == IncidentCause::kReplaced) {
     return OnPodGone(job, incident);
   }
-  const auto pod = objects_.Get("Pod", incident.pod);
+  const auto pod = objects_.Get("Pod", KeyBeside(job, incident.pod));
   if (!pod || (*pod)["metadata"].contains("deletionTimestamp")) {
     return {Kind::kReplacePod, {}, "its pod is being deleted: a new one takes its place"};
   }
@@ -104,7 +104,7 @@ RecoveryDecision Controller::OnProcessDied(const std::string& job, const Inciden
     case RecoveryAction::kRestartInPlace:
       return {Kind::kRestartInPlace, delay, plan.reason};
     case RecoveryAction::kReplacePod:
-      if (const Status deleted = objects_.Delete("Pod", incident.pod); !deleted) {
+      if (const Status deleted = objects_.Delete("Pod", KeyBeside(job, incident.pod)); !deleted) {
         LogWarning(deleted.error().message, {{"job", job}});
       }
       return {Kind::kReplacePod, delay, plan.reason};

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/api/document.h"
+#include "operator/api/names.h"
 
 namespace everstep {
 namespace {
@@ -134,6 +135,17 @@ TEST(PodBuilderTest, TheMastersAddressIsTheSameForEveryIncarnation) {
     EXPECT_EQ(Env(other["spec"]["containers"][0], "MASTER_ADDR"), host);
     EXPECT_EQ(Env(master["spec"]["containers"][0], "MASTER_ADDR"), host);
   }
+}
+
+TEST(PodBuilderTest, EverythingIsInTheJobsNamespace) {
+  TrainingJob job = Job("  train: {stage: sft}\n");
+  job.namespace_name = "team";
+  const OrderedJson pod = BuildPod(job, 0, 0, kContext);
+  for (const OrderedJson& object : {pod, BuildTrainConfigMap(job), BuildService(job)}) {
+    EXPECT_EQ(object["metadata"]["namespace"], "team");
+    EXPECT_EQ(object["metadata"]["labels"][names::kJobLabel], job.name);
+  }
+  EXPECT_EQ(Env(pod["spec"]["containers"][0], "EVERSTEP_JOB"), "team/" + job.name);
 }
 
 TEST(PodBuilderTest, WishesForCheckpointsArePassedOn) {

@@ -9,6 +9,7 @@
 #include <set>
 #include <thread>
 
+#include "operator/api/names.h"
 #include "tests/support/temp_dir.h"
 #include "tests/unit/operator/local/pod_objects.h"
 
@@ -75,6 +76,20 @@ TEST_F(ObjectStoreTest, NamesAreUniqueWithinAKind) {
   EXPECT_EQ(again.error().code, ErrorCode::kAlreadyExists);
   EXPECT_EQ(again.error().message, "TrainingJob 'a' exists already");
   EXPECT_THAT(Names("TrainingJob"), ElementsAre("a"));
+}
+
+TEST_F(ObjectStoreTest, WhatBelongsToAJobIsFoundByItsLabel) {
+  for (const char* job : {"a", "b"}) {
+    OrderedJson pod = MakePod(std::string(job) + "-0-0", {"true"});
+    pod["metadata"]["labels"] = {{names::kJobLabel, job}};
+    Create(pod);
+  }
+  Create(MakePod("of-nobody", {"true"}));
+  const auto pods = store_->ListOf("Pod", "b");
+  ASSERT_TRUE(pods.has_value());
+  ASSERT_EQ(pods->size(), 1u);
+  EXPECT_EQ(pods->front()["metadata"]["name"], "b-0-0");
+  EXPECT_TRUE(store_->ListOf("ConfigMap", "b")->empty());
 }
 
 TEST_F(ObjectStoreTest, WhatDoesNotExistIsNotFound) {

@@ -62,14 +62,18 @@ class HookedClient final : public ObjectClient {
   explicit HookedClient(ObjectClient& inner) : inner_(inner) {}
   // Called before; an error is returned instead of doing it. Set before the controller starts.
   std::function<Status(const OrderedJson&)> before_update_status;
-  std::function<void()> before_list;
+  std::function<void()> before_list_of;
 
   Result<OrderedJson> Get(const std::string& kind, const std::string& name) override {
     return inner_.Get(kind, name);
   }
   Result<std::vector<OrderedJson>> List(const std::string& kind) override {
-    if (before_list) before_list();
     return inner_.List(kind);
+  }
+  Result<std::vector<OrderedJson>> ListOf(const std::string& kind,
+                                          const std::string& job_key) override {
+    if (before_list_of) before_list_of();
+    return inner_.ListOf(kind, job_key);
   }
   Result<OrderedJson> Create(OrderedJson object) override { return inner_.Create(object); }
   Result<OrderedJson> Update(OrderedJson object) override { return inner_.Update(object); }
@@ -125,6 +129,18 @@ class ControllerFixture : public testing::Test {
   OrderedJson StatusOf(const std::string& kind = names::kKind, const std::string& name = "job") {
     const auto object = store_->Get(kind, name);
     return object && object->contains("status") ? (*object)["status"] : OrderedJson::object();
+  }
+  std::string UidOfJob() { return (*store_->Get(names::kKind, "job"))["metadata"]["uid"]; }
+  // A pod that was there before the controller, of this job or of the one with `uid`.
+  void CreatePod(int replica, int incarnation, const std::string& uid = "") {
+    OrderedJson metadata = {{"name", names::Pod("job", replica, incarnation)},
+                            {"labels",
+                             {{names::kJobLabel, "job"},
+                              {names::kReplicaLabel, std::to_string(replica)},
+                              {names::kIncarnationLabel, std::to_string(incarnation)}}}};
+    metadata["ownerReferences"] = OrderedJson::array({{{"uid", uid.empty() ? UidOfJob() : uid}}});
+    const auto created = store_->Create({{"kind", "Pod"}, {"metadata", metadata}});
+    ASSERT_TRUE(created.has_value()) << created.error().message;
   }
   void ChangeSpec(const std::function<void(OrderedJson&)>& change) {
     while (true) {

@@ -193,14 +193,7 @@ TEST_F(ControllerTest, WhatWasFencedBeforeTheOperatorStartedStaysFenced) {
   ChangeStatus(names::kKind, "job", [](OrderedJson& status) {
     status = {{"phase", "Pending"}, {"incarnations", OrderedJson::array({2})}};
   });
-  OrderedJson pod = {{"kind", "Pod"},
-                     {"metadata",
-                      {{"name", "job-0-2"},
-                       {"labels",
-                        {{names::kJobLabel, "job"},
-                         {names::kReplicaLabel, "0"},
-                         {names::kIncarnationLabel, "2"}}}}}};
-  ASSERT_TRUE(store_->Create(pod).has_value());
+  CreatePod(0, 2);
   Start();
   Connect(0, 2);
   EXPECT_TRUE(Dial(0, 1).Await<wire::Fenced>().has_value());
@@ -233,6 +226,15 @@ TEST_F(ControllerTest, ASuspendedJobSavesAndAResumedOneGoesOn) {
   EXPECT_EQ(membership->generation, 2u);
 }
 
+TEST_F(ControllerTest, APodOfAnEarlierJobOfTheSameNameIsNotTakenOver) {
+  CreateJob();
+  CreatePod(0, 0, "another job's uid");
+  Start();
+  ASSERT_TRUE(AwaitTrue([&] { return StatusOf().contains("incarnations"); }));
+  EXPECT_EQ(StatusOf()["incarnations"], OrderedJson::array({0}));
+  EXPECT_EQ(StatusOf()["replicaStatuses"]["running"], 0);
+}
+
 TEST_F(ControllerTest, ADeletedJobIsServedNoMore) {
   Start();
   CreateJob();
@@ -246,19 +248,12 @@ TEST_F(ControllerTest, AChargeOfTheFastLoopMeanwhileIsNotOverwritten) {
   ChangeStatus(names::kKind, "job", [](OrderedJson& status) {
     status = {{"phase", "Running"}, {"incarnations", OrderedJson::array({0})}};
   });
-  OrderedJson pod = {{"kind", "Pod"},
-                     {"metadata",
-                      {{"name", "job-0-0"},
-                       {"labels",
-                        {{names::kJobLabel, "job"},
-                         {names::kReplicaLabel, "0"},
-                         {names::kIncarnationLabel, "0"}}}}}};
-  ASSERT_TRUE(store_->Create(pod).has_value());
+  CreatePod(0, 0);
   SetPodPhase("job-0-0", "Failed");
   // Between the look at the job and the decision's write.
-  std::atomic<int> lists = 0;
-  client_->before_list = [&] {
-    if (++lists != 2) return;  // the first one is Start's
+  std::atomic<bool> looked = false;
+  client_->before_list_of = [&] {
+    if (looked.exchange(true)) return;
     ChangeStatus(names::kKind, "job", [](OrderedJson& status) {
       status["restarts"] = {{"total", 1}, {"chargedAt", {std::time(nullptr)}}, {"lastStep", 3}};
     });
