@@ -29,6 +29,7 @@ inline std::string HostName(const std::string& job, int replica) {
   return job + "-" + std::to_string(replica);
 }
 inline std::string TrainConfigMap(const std::string& job) { return job + "-train"; }
+inline std::string NetworkPolicy(const std::string& job) { return job; }
 inline std::string Service(const std::string& job) { return job; }
 
 }  // namespace everstep::names

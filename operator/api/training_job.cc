@@ -81,6 +81,11 @@ TrainingJobSpec ReadSpec(const OrderedJson& json) {
   Read(json, "activeDeadlineSeconds", spec.active_deadline_seconds);
   Read(json, "ttlSecondsAfterFinished", spec.ttl_seconds_after_finished);
   Read(json, "cleanPodPolicy", spec.clean_pod_policy);
+  Read(json, "scheduling.gang", spec.scheduling.gang);
+  Read(json, "scheduling.priorityClassName", spec.scheduling.priority_class_name);
+  Read(json, "scheduling.topologyKey", spec.scheduling.topology_key);
+  Read(json, "networkPolicy", spec.network_policy);
+  Read(json, "managedBy", spec.managed_by);
   return spec;
 }
 

@@ -55,6 +55,12 @@ struct HealthSpec {
   int stuck_terminating_seconds = 60;
 };
 
+struct SchedulingSpec {
+  std::string gang = "None";
+  std::string priority_class_name;
+  std::string topology_key;  // replicas are kept near each other by this label of nodes
+};
+
 struct TrainingJobSpec {
   int replicas = 1;
   int processes_per_replica = 1;  // at least gpusPerReplica
@@ -77,6 +83,9 @@ struct TrainingJobSpec {
   std::optional<int> active_deadline_seconds;
   std::optional<int> ttl_seconds_after_finished;
   std::string clean_pod_policy = "Running";
+  SchedulingSpec scheduling;
+  std::string network_policy = "Isolated";
+  std::string managed_by;  // "" or kManager: this operator's
 
   int world_size() const { return replicas * processes_per_replica; }
 };

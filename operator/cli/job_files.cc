@@ -43,6 +43,21 @@ void ForgetFailure(OrderedJson& status) {
   status.erase("startUnixSeconds");
 }
 
+// A claim is a directory here, which everybody can use. Nothing removes what a run has to show.
+Status PrepareObjects(const TrainingJob& job, OrderedJson& object, ObjectStore& store) {
+  object["metadata"].erase("namespace");  // there are none here
+  object["spec"].erase("ttlSecondsAfterFinished");
+  const OrderedJson claim = {{"apiVersion", "v1"},
+                             {"kind", "PersistentVolumeClaim"},
+                             {"metadata", {{"name", ClaimName(job)}}},
+                             {"spec", {{"accessModes", {"ReadWriteMany"}}}}};
+  const auto created = store.Create(claim);
+  if (!created && created.error().code != ErrorCode::kAlreadyExists) {
+    return tl::unexpected(created.error());
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<RunLock> RunLock::Take(const std::string& run_directory) {
@@ -86,7 +101,7 @@ Result<bool> PrepareJob(const Manifest& manifest, ObjectStore& store) {
   if (!existing) {
     OrderedJson object = manifest.object;
     object.erase("status");
-    object["metadata"].erase("namespace");  // there are none here
+    RETURN_IF_ERROR(PrepareObjects(manifest.job, object, store));
     const auto created = store.Create(std::move(object));
     if (!created) return tl::unexpected(created.error());
     return true;
@@ -105,6 +120,7 @@ Result<bool> PrepareJob(const Manifest& manifest, ObjectStore& store) {
   }
   OrderedJson object = *existing;
   object["spec"] = manifest.object["spec"];
+  RETURN_IF_ERROR(PrepareObjects(manifest.job, object, store));
   ASSIGN_OR_RETURN(object, store.Update(std::move(object)));
   ForgetFailure(status);
   object["status"] = status;

@@ -149,7 +149,7 @@ int RunCommand(const RunOptions& options) {
       {.run_directory = run_directory, .program_directory = ProgramDirectory()}, **store, clock);
   if (!runtime) return Complain(runtime.error());
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  Controller controller({.token = RandomToken(),
+  Controller controller({.pod_context = {.token = RandomToken()},
                          .default_threads = std::max(1, cores / manifest->job.spec.world_size())},
                         **store, clock, display);
   auto server =

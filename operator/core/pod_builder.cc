@@ -1,9 +1,18 @@
 #include "operator/core/pod_builder.h"
 
 #include "operator/api/names.h"
+#include "operator/core/pod_defaults.h"
 
 namespace everstep {
 namespace {
+
+constexpr char kTokenDirectory[] = "/var/run/secrets/everstep.dev";
+constexpr char kProgramDirectory[] = "/everstep-programs";
+
+// Our own worker's image has the supervisor; the image of another program may not.
+bool BringsSupervisor(const TrainingJob& job, const PodContext& context) {
+  return !job.spec.command.empty() && !context.supervisor_image.empty();
+}
 
 OrderedJson Metadata(const TrainingJob& job, const std::string& name) {
   OrderedJson metadata = {{"name", name},
@@ -60,7 +69,13 @@ OrderedJson BuildEnvironment(const TrainingJob& job, int replica, int incarnatio
   env.Set("EVERSTEP_INCARNATION", incarnation);
   env.Set("EVERSTEP_PROCESSES", spec.processes_per_replica);
   env.Set("EVERSTEP_RENDEZVOUS", context.rendezvous);
-  env.Set("EVERSTEP_TOKEN", context.token);
+  if (context.rendezvous_ca.empty()) {
+    env.Set("EVERSTEP_TOKEN", context.token);
+  } else {
+    env.Set("EVERSTEP_RENDEZVOUS_CA", context.rendezvous_ca);
+    env.Set("EVERSTEP_RENDEZVOUS_NAME", context.rendezvous_name);
+    env.Set("EVERSTEP_TOKEN_FILE", std::string(kTokenDirectory) + "/token");
+  }
   env.Set("EVERSTEP_THREADS", context.threads_per_process);
   env.Set("EVERSTEP_CHECKPOINT_PATH", spec.checkpoint.path);
   env.SetGiven("EVERSTEP_CHECKPOINT_KEEP_LAST", spec.checkpoint.keep_last);
@@ -76,23 +91,31 @@ OrderedJson BuildEnvironment(const TrainingJob& job, int replica, int incarnatio
   return env.list_;
 }
 
-std::string ClaimOf(const TrainingJob& job) {
-  return job.spec.checkpoint.claim_name.empty() ? job.name : job.spec.checkpoint.claim_name;
-}
-
 OrderedJson BuildContainer(const TrainingJob& job, int replica, int incarnation,
                            const PodContext& context) {
   const TrainingJobSpec& spec = job.spec;
-  OrderedJson command = {"everstep-supervisor", "--"};
+  const std::string supervisor = BringsSupervisor(job, context)
+                                     ? std::string(kProgramDirectory) + "/everstep-supervisor"
+                                     : "everstep-supervisor";
+  OrderedJson command = {supervisor, "--"};
   for (const std::string& word : spec.command) command.push_back(word);
   for (const std::string& word : spec.args) command.push_back(word);
   OrderedJson container = {{"name", names::kWorkerContainer}, {"command", command}};
-  if (!spec.image.empty()) container["image"] = spec.image;
+  const std::string& image = spec.image.empty() ? context.worker_image : spec.image;
+  if (!image.empty()) container["image"] = image;
   container["env"] = BuildEnvironment(job, replica, incarnation, context);
   container["volumeMounts"] = {{{"name", "checkpoint"}, {"mountPath", spec.checkpoint.path}}};
   if (!spec.train.is_null() || !spec.train_config_map.empty()) {
     container["volumeMounts"].push_back(
         {{"name", "train"}, {"mountPath", names::kTrainMountPath}, {"readOnly", true}});
+  }
+  if (!context.rendezvous_ca.empty()) {
+    container["volumeMounts"].push_back(
+        {{"name", "rendezvous-token"}, {"mountPath", kTokenDirectory}, {"readOnly", true}});
+  }
+  if (BringsSupervisor(job, context)) {
+    container["volumeMounts"].push_back(
+        {{"name", "programs"}, {"mountPath", kProgramDirectory}, {"readOnly", true}});
   }
   if (!spec.resources.is_null()) container["resources"] = spec.resources;
   if (spec.gpus_per_replica > 0) {
@@ -101,10 +124,29 @@ OrderedJson BuildContainer(const TrainingJob& job, int replica, int incarnation,
   return container;
 }
 
-OrderedJson BuildVolumes(const TrainingJob& job) {
+// Kubelets rotate the token at four fifths of its life.
+OrderedJson TokenVolume() {
+  const OrderedJson token = {
+      {"audience", "everstep"}, {"expirationSeconds", 3600}, {"path", "token"}};
+  return {{"name", "rendezvous-token"},
+          {"projected", {{"sources", OrderedJson::array({{{"serviceAccountToken", token}}})}}}};
+}
+
+OrderedJson SupervisorContainer(const PodContext& context) {
+  OrderedJson container = {{"name", "everstep-supervisor"},
+                           {"image", context.supervisor_image},
+                           {"command",
+                            {"/everstep/everstep-supervisor", "--install",
+                             std::string(kProgramDirectory) + "/everstep-supervisor"}}};
+  container["volumeMounts"] = {{{"name", "programs"}, {"mountPath", kProgramDirectory}}};
+  RestrictContainer(container);
+  return container;
+}
+
+OrderedJson BuildVolumes(const TrainingJob& job, const PodContext& context) {
   OrderedJson volumes = OrderedJson::array();
   volumes.push_back(
-      {{"name", "checkpoint"}, {"persistentVolumeClaim", {{"claimName", ClaimOf(job)}}}});
+      {{"name", "checkpoint"}, {"persistentVolumeClaim", {{"claimName", ClaimName(job)}}}});
   if (!job.spec.train.is_null()) {
     volumes.push_back(
         {{"name", "train"}, {"configMap", {{"name", names::TrainConfigMap(job.name)}}}});
@@ -116,11 +158,15 @@ OrderedJson BuildVolumes(const TrainingJob& job) {
            {"items",
             {{{"key", job.spec.train_config_map_key}, {"path", names::kTrainFileKey}}}}}}});
   }
+  if (!context.rendezvous_ca.empty()) volumes.push_back(TokenVolume());
+  if (BringsSupervisor(job, context)) {
+    volumes.push_back({{"name", "programs"}, {"emptyDir", OrderedJson::object()}});
+  }
   return volumes;
 }
 
-// Merges the container into the template's of the same name, or adds it.
-void AddContainer(OrderedJson& pod_spec, OrderedJson container) {
+// Merges the container into the template's of the same name, or adds it. Returns it.
+OrderedJson& AddContainer(OrderedJson& pod_spec, OrderedJson container) {
   OrderedJson& containers = pod_spec["containers"];
   if (!containers.is_array()) containers = OrderedJson::array();
   for (OrderedJson& existing : containers) {
@@ -131,9 +177,30 @@ void AddContainer(OrderedJson& pod_spec, OrderedJson container) {
       container[list] = std::move(both);
     }
     existing.merge_patch(container);
-    return;
+    return existing;
   }
   containers.push_back(std::move(container));
+  return containers.back();
+}
+
+// What a person may also wish for without a template.
+void AddWishes(OrderedJson& pod_spec, const TrainingJobSpec& spec) {
+  if (spec.rendezvous.host_network) {
+    pod_spec["hostNetwork"] = true;
+    pod_spec["dnsPolicy"] = "ClusterFirstWithHostNet";
+  }
+  if (!spec.scheduling.priority_class_name.empty()) {
+    pod_spec["priorityClassName"] = spec.scheduling.priority_class_name;
+  }
+}
+
+// Replicas near each other, in one zone or rack, as far as that is possible.
+void KeepTogether(OrderedJson& pod_spec, const TrainingJob& job) {
+  if (job.spec.scheduling.topology_key.empty()) return;
+  const OrderedJson term = {{"labelSelector", {{"matchLabels", {{names::kJobLabel, job.name}}}}},
+                            {"topologyKey", job.spec.scheduling.topology_key}};
+  pod_spec["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"].push_back(
+      {{"weight", 100}, {"podAffinityTerm", term}});
 }
 
 }  // namespace
@@ -154,8 +221,17 @@ OrderedJson BuildPod(const TrainingJob& job, int replica, int incarnation,
   spec["restartPolicy"] = "Never";
   spec["hostname"] = names::HostName(job.name, replica);
   spec["subdomain"] = names::Service(job.name);
-  AddContainer(spec, BuildContainer(job, replica, incarnation, context));
-  for (const OrderedJson& volume : BuildVolumes(job)) spec["volumes"].push_back(volume);
+  for (const OrderedJson& volume : BuildVolumes(job, context)) spec["volumes"].push_back(volume);
+  if (BringsSupervisor(job, context))
+    spec["initContainers"].push_back(SupervisorContainer(context));
+  OrderedJson& worker = AddContainer(spec, BuildContainer(job, replica, incarnation, context));
+  AddSharedMemory(spec, worker);
+  RestrictContainer(worker);
+  RestrictPod(spec);
+  AddWishes(spec, job.spec);
+  TolerateLostNodesBriefly(spec);
+  KeepTogether(spec, job);
+  KeepOffNodes(spec, context.nodes.excluded, context.nodes.avoided);
   return pod;
 }
 
@@ -177,6 +253,38 @@ OrderedJson BuildService(const TrainingJob& job) {
                     {"publishNotReadyAddresses", true},
                     {"selector", {{names::kJobLabel, job.name}}}};
   return object;
+}
+
+OrderedJson BuildNetworkPolicy(const TrainingJob& job) {
+  const OrderedJson own = {{"matchLabels", {{names::kJobLabel, job.name}}}};
+  OrderedJson object;
+  object["apiVersion"] = "networking.k8s.io/v1";
+  object["kind"] = "NetworkPolicy";
+  object["metadata"] = Metadata(job, names::NetworkPolicy(job.name));
+  object["spec"] = {{"podSelector", own}, {"policyTypes", OrderedJson::array({"Ingress"})}};
+  // Every port: NCCL chooses its own.
+  const OrderedJson from = OrderedJson::array({{{"podSelector", own}}});
+  object["spec"]["ingress"] = OrderedJson::array({{{"from", from}}});
+  return object;
+}
+
+OrderedJson BuildClaim(const TrainingJob& job) {
+  OrderedJson object;
+  object["apiVersion"] = "v1";
+  object["kind"] = "PersistentVolumeClaim";
+  object["metadata"] = Metadata(job, ClaimName(job));
+  object["metadata"].erase("ownerReferences");
+  const OrderedJson& wanted = job.spec.checkpoint.claim_template;
+  const std::string storage_class = wanted.value("storageClassName", "");
+  object["spec"] = {
+      {"accessModes", wanted.value("accessModes", OrderedJson::array({"ReadWriteMany"}))},
+      {"resources", {{"requests", {{"storage", wanted.value("storage", "")}}}}}};
+  if (!storage_class.empty()) object["spec"]["storageClassName"] = storage_class;
+  return object;
+}
+
+std::string ClaimName(const TrainingJob& job) {
+  return job.spec.checkpoint.claim_name.empty() ? job.name : job.spec.checkpoint.claim_name;
 }
 
 }  // namespace everstep

@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <cmath>
 
-#include "operator/api/conditions.h"
 #include "operator/api/names.h"
+#include "operator/api/timestamp.h"
+#include "operator/core/conclusion.h"
 #include "operator/core/recovery.h"
 
 namespace everstep {
 namespace {
 
-int64_t UnixSeconds(WallTime time) { return std::chrono::system_clock::to_time_t(time); }
+constexpr int64_t kCreateRetrySeconds = 10;
+constexpr int64_t kVolumeLookSeconds = 5;
+constexpr int64_t kSettleSeconds = 5;
 
 bool Contains(const OrderedJson& list, const std::string& text) {
   return std::ranges::any_of(list, [&](const OrderedJson& entry) { return entry == text; });
@@ -29,6 +32,7 @@ class Reconciler {
     NoticeSilentEnd();
     if (IsTerminal(plan_.status)) {
       CleanUp();
+      ExpireJob();
     } else if (status().contains("failure")) {
       End("Failed", status()["failure"].get<std::string>());
     } else if (status().contains("finished")) {
@@ -40,11 +44,12 @@ class Reconciler {
     } else if (PastDeadline()) {
       End("Failed", "activeDeadlineSeconds (" + std::to_string(*job_.spec.active_deadline_seconds) +
                         ") have passed");
-    } else {
-      EnsureObjects();
+    } else if (const std::string late = PastStartupDeadline(); !late.empty()) {
+      End("Failed", late);
+    } else if (EnsureObjects()) {
       EnsurePods();
     }
-    Summarize();
+    Conclude(observed_, now_, status());
     return std::move(plan_);
   }
 
@@ -99,10 +104,28 @@ class Reconciler {
     return !Wait(left);
   }
 
+  // Why the job has not started training in time; "" while it may still.
+  std::string PastStartupDeadline() {
+    if (status().contains("attempt")) return "";
+    const int deadline = job_.spec.health.startup_deadline_seconds;
+    const int64_t left =
+        status().value("startUnixSeconds", UnixSeconds(now_)) + deadline - UnixSeconds(now_);
+    if (Wait(left)) return "";
+    const std::string cause = WhatIsWaitedFor();
+    return "training has not started within startupDeadlineSeconds (" + std::to_string(deadline) +
+           ")" + (cause.empty() ? "" : ": " + cause);
+  }
+
+  std::string WhatIsWaitedFor() {
+    const std::string volume = FindVolumeProblem(observed_).message;
+    if (!volume.empty()) return volume;
+    if (status().contains("createFailure")) return status()["createFailure"].value("message", "");
+    return WhatPodsWaitFor(observed_);
+  }
+
   PodContext Context() {
-    PodContext context;
-    context.rendezvous = observed_.rendezvous;
-    context.token = observed_.token;
+    PodContext context = observed_.pod_context;
+    context.nodes = JudgeNodes(status(), job_.spec.recovery, UnixSeconds(now_));
     context.threads_per_process = status()["threadsPerProcess"].get<int>();
     context.first_start = !status().contains("attempt") && !status().contains("checkpoint");
     return context;
@@ -128,11 +151,28 @@ class Reconciler {
     return nullptr;
   }
 
-  void EnsureObjects() {
+  // False while pods would only hang: their volume cannot be mounted, or nothing can be created.
+  bool EnsureObjects() {
+    if (status().contains("createFailure")) {
+      const int64_t at = status()["createFailure"].value("unixSeconds", int64_t{0});
+      if (Wait(at + kCreateRetrySeconds - UnixSeconds(now_))) return false;
+      status().erase("createFailure");
+    }
+    if (!FindVolumeProblem(observed_).reason.empty()) {
+      plan_.reason = "waits for its volume";
+      // Claims are not watched.
+      Wait(kVolumeLookSeconds);
+      return false;
+    }
+    if (!observed_.claim) plan_.actions.emplace_back(CreateObject{BuildClaim(job_)});
     if (!observed_.has_service) plan_.actions.emplace_back(CreateObject{BuildService(job_)});
+    if (job_.spec.network_policy == "Isolated" && !observed_.has_network_policy) {
+      plan_.actions.emplace_back(CreateObject{BuildNetworkPolicy(job_)});
+    }
     if (!job_.spec.train.is_null() && !observed_.has_config_map) {
       plan_.actions.emplace_back(CreateObject{BuildTrainConfigMap(job_)});
     }
+    return true;
   }
 
   void EnsurePods() {
@@ -147,10 +187,12 @@ class Reconciler {
     if (pod == nullptr) {
       CreatePod(replica, incarnation + 1,
                 incarnation < 0 ? "it does not exist yet" : "its pod is gone");
-    } else if (pod->phase == PodPhase::kFailed) {
-      ReplacePod(*pod, "failed");
     } else if (IsLost(pod->name)) {
       ReplacePod(*pod, "is lost");
+    } else if (pod->phase == PodPhase::kFailed) {
+      if (!MayYetTurnOutDisrupted(*pod)) ReplacePod(*pod, "failed");
+    } else if (IsStuck(*pod)) {
+      ReplacePod(*pod, "does not end");
     }
     DeleteOlder(replica, IncarnationOf(replica));
   }
@@ -158,6 +200,25 @@ class Reconciler {
   bool IsLost(const std::string& pod) {
     if (!status().contains("lostPods")) return false;
     return Contains(status()["lostPods"], pod);
+  }
+
+  // Whatever ends a pod from outside kills its containers first and says so in its conditions a
+  // moment later.
+  bool MayYetTurnOutDisrupted(const PodView& pod) {
+    constexpr int kKilled = 128 + 9, kTerminated = 128 + 15;
+    if (pod.disrupted || pod.deleting || IsCharged(pod) || !pod.ended_unix_seconds) return false;
+    if (pod.exit_code != kKilled && pod.exit_code != kTerminated) return false;
+    return Wait(*pod.ended_unix_seconds + kSettleSeconds - UnixSeconds(now_));
+  }
+
+  // Its node no longer answers: the object stays until somebody removes it by force. One that never
+  // ran has nothing to save.
+  bool IsStuck(const PodView& pod) {
+    if (!pod.deleting) return false;
+    if (pod.phase == PodPhase::kPending) return true;
+    if (!pod.gone_by_unix_seconds) return false;
+    const int patience = job_.spec.health.stuck_terminating_seconds;
+    return !Wait(*pod.gone_by_unix_seconds + patience - UnixSeconds(now_));
   }
 
   void CreatePod(int replica, int incarnation, const std::string& why) {
@@ -200,7 +261,7 @@ class Reconciler {
   // The fast loop charges a process's death; here only a pod's end is charged that the fast loop
   // had no part in. Somebody who deletes a pod is not to be charged either.
   void ReplacePod(const PodView& pod, const std::string& why) {
-    if (!IsCharged(pod) && !pod.deleting) {
+    if (!IsCharged(pod) && !pod.deleting && !pod.disrupted) {
       const RecoveryPlan recovery = Charge(pod);
       status()["restarts"] = recovery.history.ToJson();
       MarkPodCharged(status(), pod.name, pod.replica,
@@ -273,6 +334,13 @@ class Reconciler {
     plan_.reason = "suspends";
   }
 
+  void ExpireJob() {
+    if (!job_.spec.ttl_seconds_after_finished) return;
+    const int64_t end = status().value("completionUnixSeconds", UnixSeconds(now_)) +
+                        *job_.spec.ttl_seconds_after_finished;
+    if (!Wait(end - UnixSeconds(now_))) plan_.actions.emplace_back(DeleteJob{});
+  }
+
   // False while pods from before the suspension are still there. The time of a resumed job counts
   // from its resumption.
   bool Resumed() {
@@ -287,12 +355,14 @@ class Reconciler {
     status()["phase"] = phase;
     status()["message"] = message;
     status()["completionTime"] = FormatTime(now_);
+    status()["completionUnixSeconds"] = UnixSeconds(now_);
     plan_.reason = phase + ": " + message;
     // Pods that are kept shall not train on.
     if (job_.spec.clean_pod_policy == "None" && AnyPodAlive()) {
       plan_.actions.emplace_back(StopProcesses{30, message});
     }
     CleanUp();
+    ExpireJob();
   }
 
   void CleanUp() {
@@ -303,27 +373,6 @@ class Reconciler {
         plan_.actions.emplace_back(DeletePod{pod.name});
       }
     }
-  }
-
-  // Conditions and counts follow from the phase.
-  void Summarize() {
-    int running = 0;
-    for (const PodView& pod : observed_.pods) running += pod.phase == PodPhase::kRunning ? 1 : 0;
-    status()["replicaStatuses"] = {{"desired", job_.spec.replicas}, {"running", running}};
-    const auto phase = status()["phase"].get<std::string>();
-    const std::string message = status().value("message", "");
-    const auto set = [&](const char* type, bool value) {
-      SetCondition(status(), {type, value, value ? phase : "Not" + std::string(type), message},
-                   job_.generation, now_);
-    };
-    set("Running", phase == "Running");
-    set("Recovering", phase == "Recovering");
-    set("Suspended", phase == "Suspended");
-    set("Succeeded", phase == "Succeeded");
-    set("Failed", phase == "Failed");
-    set("Ready", phase == "Running" || phase == "Succeeded");
-    set("Reconciling", phase == "Pending" || phase == "Recovering");
-    set("Stalled", phase == "Failed");
   }
 
   const Observed& observed_;
@@ -337,6 +386,12 @@ class Reconciler {
 bool IsTerminal(const OrderedJson& status) {
   if (!status.is_object() || !status.contains("phase")) return false;
   return status["phase"] == "Succeeded" || status["phase"] == "Failed";
+}
+
+void MarkCreateFailed(OrderedJson& status, const std::string& message, bool quota,
+                      int64_t now_unix_seconds) {
+  status["createFailure"] = {
+      {"message", message}, {"quota", quota}, {"unixSeconds", now_unix_seconds}};
 }
 
 void MarkPodLost(OrderedJson& status, const std::string& pod) {

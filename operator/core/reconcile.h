@@ -23,8 +23,20 @@ struct PodView {
   int incarnation = 0;
   PodPhase phase = PodPhase::kPending;
   bool deleting = false;
-  int exit_code = 0;    // kFailed
-  std::string message;  // kFailed: why
+  // deleting: when its grace is over, by the pod's own clock.
+  std::optional<int64_t> gone_by_unix_seconds;
+  int exit_code = 0;                          // kFailed
+  std::string message;                        // kFailed: why
+  std::optional<int64_t> ended_unix_seconds;  // kFailed
+  // Evicted, preempted or drained (condition DisruptionTarget): nobody's fault.
+  bool disrupted = false;
+  std::string node;  // "" until it is scheduled
+  std::string
+      waiting;  // kPending: for what, "ImagePullBackOff: ..."; "" nothing out of the ordinary
+};
+
+struct ClaimView {
+  bool one_node_only = false;  // neither ReadWriteMany nor ReadOnlyMany
 };
 
 struct Observed {
@@ -33,8 +45,10 @@ struct Observed {
   std::vector<PodView> pods;
   bool has_config_map = false;
   bool has_service = false;
-  std::string rendezvous;  // host:port
-  std::string token;
+  bool has_network_policy = false;
+  std::optional<ClaimView> claim;
+  // What pods have to know; the job's own part is filled in here.
+  PodContext pod_context;
   int default_threads = 1;  // per process, when the spec does not say
 };
 
@@ -44,6 +58,8 @@ struct CreateObject {
 struct DeletePod {
   std::string name;
 };
+// The TrainingJob itself; what it owns goes with it.
+struct DeleteJob {};
 // From now on only this incarnation of the replica may connect to rendezvous.
 struct FenceReplica {
   int replica = 0;
@@ -54,7 +70,7 @@ struct StopProcesses {
   double grace_seconds = 30;
   std::string reason;
 };
-using PlannedAction = std::variant<CreateObject, DeletePod, FenceReplica, StopProcesses>;
+using PlannedAction = std::variant<CreateObject, DeletePod, DeleteJob, FenceReplica, StopProcesses>;
 
 struct Plan {
   std::vector<PlannedAction> actions;  // in this order
@@ -67,6 +83,11 @@ Plan Reconcile(const Observed& observed, WallTime now);
 
 // True for Succeeded and Failed.
 bool IsTerminal(const OrderedJson& status);
+
+// What the executor leaves in status when an object could not be created: the next look waits a
+// moment, and says so. `quota`: for want of quota.
+void MarkCreateFailed(OrderedJson& status, const std::string& message, bool quota,
+                      int64_t now_unix_seconds);
 
 // What the fast loop leaves in status for the slow one:
 // the pod is lost (its supervisor fell silent) though its object may look alive;

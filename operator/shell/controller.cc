@@ -5,49 +5,13 @@
 
 #include "common/log.h"
 #include "operator/api/names.h"
+#include "operator/api/timestamp.h"
+#include "operator/shell/observation.h"
 
 namespace everstep {
 namespace {
 
 constexpr std::chrono::seconds kRetryAfterError{1};
-
-PodPhase ParsePhase(const std::string& phase) {
-  if (phase == "Running") return PodPhase::kRunning;
-  if (phase == "Succeeded") return PodPhase::kSucceeded;
-  if (phase == "Failed") return PodPhase::kFailed;
-  return PodPhase::kPending;
-}
-
-int ExitCodeOf(const OrderedJson& status) {
-  if (!status.contains("containerStatuses")) return 0;
-  for (const OrderedJson& container : status["containerStatuses"]) {
-    const OrderedJson& state = container.value("state", OrderedJson::object());
-    if (state.contains("terminated")) return state["terminated"].value("exitCode", 0);
-  }
-  return 0;
-}
-
-// Not a pod of an earlier job of the same name.
-bool IsOwnedBy(const OrderedJson& pod, const std::string& uid) {
-  const OrderedJson owners = pod["metadata"].value("ownerReferences", OrderedJson::array());
-  return std::ranges::any_of(
-      owners, [&](const OrderedJson& owner) { return owner.value("uid", "") == uid; });
-}
-
-PodView ViewOf(const OrderedJson& pod) {
-  PodView view;
-  const OrderedJson& metadata = pod["metadata"];
-  view.name = metadata["name"].get<std::string>();
-  view.replica = std::stoi(metadata["labels"].value(names::kReplicaLabel, "0"));
-  view.incarnation = std::stoi(metadata["labels"].value(names::kIncarnationLabel, "0"));
-  view.deleting = metadata.contains("deletionTimestamp");
-  if (pod.contains("status")) {
-    view.phase = ParsePhase(pod["status"].value("phase", "Pending"));
-    view.exit_code = ExitCodeOf(pod["status"]);
-    view.message = pod["status"].value("message", "");
-  }
-  return view;
-}
 
 }  // namespace
 
@@ -126,15 +90,20 @@ Result<Observed> Controller::Observe(const std::string& key) {
   ASSIGN_OR_RETURN(observed.job, ReadJob(key, &observed.status));
   ASSIGN_OR_RETURN(const std::vector<OrderedJson> pods, objects_.ListOf("Pod", key));
   for (const OrderedJson& pod : pods) {
-    if (IsOwnedBy(pod, observed.job.uid)) observed.pods.push_back(ViewOf(pod));
+    if (IsOwnedBy(pod, observed.job.uid)) observed.pods.push_back(ViewOfPod(pod));
   }
   const auto exists = [&](const char* kind, const std::string& name) {
     return objects_.Get(kind, KeyBeside(key, name)).has_value();
   };
   observed.has_config_map = exists("ConfigMap", names::TrainConfigMap(observed.job.name));
   observed.has_service = exists("Service", names::Service(observed.job.name));
-  observed.rendezvous = rendezvous_address_;
-  observed.token = options_.token;
+  if (observed.job.spec.network_policy == "Isolated") {
+    observed.has_network_policy = exists("NetworkPolicy", names::NetworkPolicy(observed.job.name));
+  }
+  const auto claim = objects_.Get("PersistentVolumeClaim", KeyBeside(key, ClaimName(observed.job)));
+  if (claim) observed.claim = ViewOfClaim(*claim);
+  observed.pod_context = options_.pod_context;
+  observed.pod_context.rendezvous = rendezvous_address_;
   observed.default_threads = options_.default_threads;
   return observed;
 }
@@ -154,7 +123,7 @@ void Controller::ServeJob(const Observed& observed) {
   served = observed.job.uid;
   SessionOptions session;
   session.job = key;
-  session.token = options_.token;
+  session.token = options_.pod_context.token;
   session.replicas = spec.replicas;
   session.processes_per_replica = spec.processes_per_replica;
   session.min_members = spec.elastic.min_replicas * spec.processes_per_replica;
@@ -244,11 +213,13 @@ void Controller::Execute(const Observed& observed, const PlannedAction& action) 
     const auto created = objects_.Create(create->object);
     // Names are deterministic: what exists already was created by the same decision.
     if (!created && created.error().code != ErrorCode::kAlreadyExists) {
-      result = tl::unexpected(created.error());
+      result = NoteCreateFailure(job, create->object, created.error());
     }
   } else if (const auto* erase = std::get_if<DeletePod>(&action)) {
     result = objects_.Delete("Pod", KeyBeside(job, erase->name));
     if (!result && result.error().code == ErrorCode::kNotFound) result = {};
+  } else if (std::holds_alternative<DeleteJob>(action)) {
+    result = objects_.Delete(names::kKind, job);
   } else if (const auto* fence = std::get_if<FenceReplica>(&action)) {
     server_->PodReplaced(job, fence->replica, fence->incarnation);
   } else if (const auto* stop = std::get_if<StopProcesses>(&action)) {
@@ -258,6 +229,25 @@ void Controller::Execute(const Observed& observed, const PlannedAction& action) 
         stop->reason);
   }
   if (!result) LogWarning(result.error().message, {{"job", job}});
+}
+
+// What Kubernetes refuses to create is told in status, and tried again a moment later; for trouble
+// on the way there is nothing to tell.
+Status Controller::NoteCreateFailure(const std::string& job, const OrderedJson& object,
+                                     const Error& error) {
+  LogWarning(error.message, {{"job", job}});
+  if (error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kDeadlineExceeded) {
+    inbox_->Add(job);
+    return {};
+  }
+  const std::string message = object["kind"].get<std::string>() + " " +
+                              object["metadata"]["name"].get<std::string>() +
+                              " cannot be created: " + error.message;
+  return UpdateStatus(job, [&](OrderedJson& status) {
+    MarkCreateFailed(status, message, error.code == ErrorCode::kResourceExhausted,
+                     UnixSeconds(clock_.WallNow()));
+    return true;
+  });
 }
 
 Status Controller::UpdateStatus(const std::string& job,

@@ -41,7 +41,7 @@ class JobObserver {
 class Controller final : public RendezvousEvents {
  public:
   struct Options {
-    std::string token;        // that pods present to rendezvous
+    PodContext pod_context;   // but for the rendezvous address
     int default_threads = 1;  // per process, where a spec does not say
   };
 
@@ -93,6 +93,7 @@ class Controller final : public RendezvousEvents {
                             const OrderedJson& after);
   RecoveryDecision OnPodGone(const std::string& job, const Incident& incident);
   void Execute(const Observed& observed, const PlannedAction& action);
+  Status NoteCreateFailure(const std::string& job, const OrderedJson& object, const Error& error);
   // Applies `change` to the newest status and writes it if it differs. False from `change`: leave
   // it.
   Status UpdateStatus(const std::string& job, const std::function<bool(OrderedJson&)>& change);

@@ -6,17 +6,17 @@
 #include "common/log.h"
 #include "common/strings.h"
 #include "operator/api/names.h"
+#include "operator/api/timestamp.h"
 #include "operator/core/recovery.h"
 #include "operator/shell/controller.h"
 #include "operator/shell/incident_json.h"
+#include "operator/shell/observation.h"
 
 namespace everstep {
 namespace {
 
 constexpr size_t kIncidentsKept = 10;
 constexpr std::chrono::seconds kProgressInterval{1};
-
-int64_t UnixSeconds(WallTime time) { return std::chrono::system_clock::to_time_t(time); }
 
 // The last line that a dead process wrote, to end a reason with. It comes a moment after the news
 // of its death: until then, what was written before its last death has to do.
@@ -69,7 +69,7 @@ RecoveryDecision Controller::OnProcessDied(const std::string& job, const Inciden
     return OnPodGone(job, incident);
   }
   const auto pod = objects_.Get("Pod", KeyBeside(job, incident.pod));
-  if (!pod || (*pod)["metadata"].contains("deletionTimestamp")) {
+  if (!pod || IsBeingTakenAway(*pod)) {
     return {Kind::kReplacePod, {}, "its pod is being deleted: a new one takes its place"};
   }
   Failure failure;
@@ -88,6 +88,10 @@ RecoveryDecision Controller::OnProcessDied(const std::string& job, const Inciden
                         RecoveryHistory::FromJson(current.value("restarts", OrderedJson())),
                         failure, UnixSeconds(clock_.WallNow()));
     current["restarts"] = plan.history.ToJson();
+    // A program that exits has its own reasons; one that is killed or hangs may have the node's.
+    if (!victim && !failure.exited) {
+      StrikeNode(current, incident.node, UnixSeconds(clock_.WallNow()));
+    }
     if (plan.action == RecoveryAction::kFail) {
       current["failure"] = plan.reason + LastLine(incident, current);
     } else if (plan.action == RecoveryAction::kReplacePod) {
@@ -122,7 +126,10 @@ RecoveryDecision Controller::OnPodGone(const std::string& job, const Incident& i
     const bool newest = status.contains("incarnations") &&
                         replica < status["incarnations"].size() &&
                         status["incarnations"][replica] == incident.incarnation;
-    if (newest && incident.cause == IncidentCause::kVanished) MarkPodLost(status, incident.pod);
+    if (newest && incident.cause == IncidentCause::kVanished) {
+      MarkPodLost(status, incident.pod);
+      StrikeNode(status, incident.node, UnixSeconds(clock_.WallNow()));
+    }
     return true;
   });
   if (!written) LogWarning(written.error().message, {{"job", job}});

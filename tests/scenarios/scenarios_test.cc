@@ -48,6 +48,11 @@ PodView PodOf(const OrderedJson& json) {
   pod.deleting = json.value("deleting", false);
   pod.exit_code = json.value("exitCode", 0);
   pod.message = json.value("message", "");
+  pod.disrupted = json.value("disrupted", false);
+  pod.node = json.value("node", "");
+  pod.waiting = json.value("waiting", "");
+  if (json.contains("goneBy")) pod.gone_by_unix_seconds = json["goneBy"].get<int64_t>();
+  if (json.contains("endedAt")) pod.ended_unix_seconds = json["endedAt"].get<int64_t>();
   return pod;
 }
 
@@ -58,9 +63,12 @@ Observed ObservedOf(const OrderedJson& row) {
   for (const OrderedJson& pod : row.value("pods", OrderedJson::array())) {
     observed.pods.push_back(PodOf(pod));
   }
-  observed.has_service = observed.has_config_map = row.value("objects", true);
-  observed.rendezvous = "127.0.0.1:4000";
-  observed.token = "secret";
+  observed.has_service = observed.has_config_map = observed.has_network_policy =
+      row.value("objects", true);
+  const OrderedJson claim = row.value("claim", OrderedJson::object());
+  if (claim.is_object()) observed.claim = ClaimView{claim.value("oneNodeOnly", false)};
+  observed.pod_context.rendezvous = "127.0.0.1:4000";
+  observed.pod_context.token = "secret";
   observed.default_threads = 2;
   return observed;
 }
@@ -74,6 +82,7 @@ std::string Describe(const PlannedAction& action) {
   if (const auto* fence = std::get_if<FenceReplica>(&action)) {
     return "fence " + std::to_string(fence->replica) + " " + std::to_string(fence->incarnation);
   }
+  if (std::holds_alternative<DeleteJob>(action)) return "delete the job";
   return "stop: " + std::get<StopProcesses>(action).reason;
 }
 
@@ -91,6 +100,8 @@ Observed CarriedOut(Observed observed, const Plan& plan) {
       const OrderedJson& object = create->object;
       if (object["kind"] == "Service") observed.has_service = true;
       if (object["kind"] == "ConfigMap") observed.has_config_map = true;
+      if (object["kind"] == "NetworkPolicy") observed.has_network_policy = true;
+      if (object["kind"] == "PersistentVolumeClaim") observed.claim = ClaimView{};
       if (object["kind"] != "Pod") continue;
       const OrderedJson& labels = object["metadata"]["labels"];
       PodView pod;
@@ -105,6 +116,8 @@ Observed CarriedOut(Observed observed, const Plan& plan) {
       std::erase_if(observed.pods, [](const PodView& pod) {
         return pod.deleting && pod.phase != PodPhase::kRunning;
       });
+    } else if (std::holds_alternative<DeleteJob>(action)) {
+      observed.job.spec.ttl_seconds_after_finished.reset();  // there is nothing left to look at
     }
   }
   return observed;

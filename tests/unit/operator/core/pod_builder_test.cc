@@ -9,6 +9,7 @@
 namespace everstep {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 
 TrainingJob Job(const std::string& spec) {
@@ -35,6 +36,12 @@ std::string Env(const OrderedJson& container, const std::string& name) {
     if (entry["name"] == name) value = entry.value("value", "(valueFrom)");
   }
   return value;
+}
+
+std::vector<std::string> NamesOf(const OrderedJson& list) {
+  std::vector<std::string> found;
+  for (const OrderedJson& entry : list) found.push_back(entry["name"]);
+  return found;
 }
 
 TEST(PodBuilderTest, APodInFull) {
@@ -68,6 +75,11 @@ TEST(PodBuilderTest, APodInFull) {
     "restartPolicy": "Never",
     "hostname": "qwen-2",
     "subdomain": "qwen",
+    "volumes": [
+      {"name": "checkpoint", "persistentVolumeClaim": {"claimName": "shared"}},
+      {"name": "train", "configMap": {"name": "qwen-train"}},
+      {"name": "shared-memory", "emptyDir": {"medium": "Memory"}}
+    ],
     "containers": [
       {
         "name": "worker",
@@ -101,14 +113,29 @@ TEST(PodBuilderTest, APodInFull) {
         ],
         "volumeMounts": [
           {"name": "checkpoint", "mountPath": "/ckpt"},
-          {"name": "train", "mountPath": "/etc/everstep", "readOnly": true}
+          {"name": "train", "mountPath": "/etc/everstep", "readOnly": true},
+          {"name": "shared-memory", "mountPath": "/dev/shm"}
         ],
-        "resources": {"limits": {"nvidia.com/gpu": "2"}}
+        "resources": {"limits": {"nvidia.com/gpu": "2"}},
+        "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}}
       }
     ],
-    "volumes": [
-      {"name": "checkpoint", "persistentVolumeClaim": {"claimName": "shared"}},
-      {"name": "train", "configMap": {"name": "qwen-train"}}
+    "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
+    "automountServiceAccountToken": false,
+    "enableServiceLinks": false,
+    "tolerations": [
+      {
+        "key": "node.kubernetes.io/not-ready",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 30
+      },
+      {
+        "key": "node.kubernetes.io/unreachable",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 30
+      }
     ]
   }
 })";
@@ -148,6 +175,119 @@ TEST(PodBuilderTest, EverythingIsInTheJobsNamespace) {
   EXPECT_EQ(Env(pod["spec"]["containers"][0], "EVERSTEP_JOB"), "team/" + job.name);
 }
 
+TEST(PodBuilderTest, WithCertificatesAPodShowsItsAccountsToken) {
+  const TrainingJob job = Job("  train: {stage: sft}\n");
+  PodContext context = kContext;
+  context.rendezvous_ca = "PEM";
+  context.rendezvous_name = "rendezvous.everstep.svc";
+  const OrderedJson pod = BuildPod(job, 0, 0, context);
+  const OrderedJson& worker = pod["spec"]["containers"][0];
+  EXPECT_EQ(Env(worker, "EVERSTEP_TOKEN"), "-");
+  EXPECT_EQ(Env(worker, "EVERSTEP_RENDEZVOUS_CA"), "PEM");
+  EXPECT_EQ(Env(worker, "EVERSTEP_RENDEZVOUS_NAME"), "rendezvous.everstep.svc");
+  EXPECT_EQ(Env(worker, "EVERSTEP_TOKEN_FILE"), "/var/run/secrets/everstep.dev/token");
+  EXPECT_THAT(NamesOf(worker["volumeMounts"]), Contains("rendezvous-token"));
+  const OrderedJson* volume = nullptr;
+  for (const OrderedJson& entry : pod["spec"]["volumes"]) {
+    if (entry["name"] == "rendezvous-token") volume = &entry;
+  }
+  ASSERT_NE(volume, nullptr);
+  const OrderedJson& token = (*volume)["projected"]["sources"][0]["serviceAccountToken"];
+  EXPECT_EQ(token["audience"], "everstep");
+  EXPECT_EQ(token["path"], "token");
+}
+
+TEST(PodBuilderTest, TheSupervisorIsBroughtIntoAnotherProgramsImage) {
+  PodContext context = kContext;
+  context.worker_image = "everstep-worker:1";
+  context.supervisor_image = "everstep-operator:1";
+  const OrderedJson own = BuildPod(Job("  train: {stage: sft}\n"), 0, 0, context);
+  EXPECT_FALSE(own["spec"].contains("initContainers"));
+  EXPECT_EQ(own["spec"]["containers"][0]["image"], "everstep-worker:1");
+  EXPECT_EQ(own["spec"]["containers"][0]["command"][0], "everstep-supervisor");
+
+  const OrderedJson other =
+      BuildPod(Job("  image: mine:1\n  command: [torchrun, a.py]\n"), 0, 0, context);
+  const OrderedJson& worker = other["spec"]["containers"][0];
+  ASSERT_EQ(other["spec"]["initContainers"].size(), 1u);
+  const OrderedJson& bring = other["spec"]["initContainers"][0];
+  EXPECT_EQ(bring["image"], "everstep-operator:1");
+  EXPECT_EQ(worker["image"], "mine:1");
+  // What is installed is what is started, from a volume that both mount.
+  EXPECT_EQ(bring["command"].back(), worker["command"][0]);
+  EXPECT_THAT(NamesOf(worker["volumeMounts"]), Contains("programs"));
+  EXPECT_THAT(NamesOf(bring["volumeMounts"]), ElementsAre("programs"));
+  EXPECT_THAT(NamesOf(other["spec"]["volumes"]), Contains("programs"));
+}
+
+TEST(PodBuilderTest, NodesWithFaultsAreLeftAlone) {
+  const TrainingJob job = Job(R"(
+  train: {stage: sft}
+  template:
+    spec:
+      affinity:
+        nodeAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+            nodeSelectorTerms:
+            - matchExpressions: [{key: gpu, operator: Exists}]
+            - matchExpressions: [{key: tpu, operator: Exists}]
+)");
+  PodContext context = kContext;
+  context.nodes = {.excluded = {"a"}, .avoided = {"b", "c"}};
+  const OrderedJson affinity = BuildPod(job, 0, 0, context)["spec"]["affinity"]["nodeAffinity"];
+  const OrderedJson& terms =
+      affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+  // Either of the user's terms may fit; neither lets the excluded node in.
+  ASSERT_EQ(terms.size(), 2u);
+  for (const OrderedJson& term : terms) {
+    ASSERT_EQ(term["matchExpressions"].size(), 2u);
+    EXPECT_EQ(DumpJson(term["matchExpressions"][1]),
+              R"({"key":"kubernetes.io/hostname","operator":"NotIn","values":["a"]})");
+  }
+  const OrderedJson& wish = affinity["preferredDuringSchedulingIgnoredDuringExecution"][0];
+  EXPECT_EQ(DumpJson(wish["preference"]["matchExpressions"][0]["values"]), R"(["b","c"])");
+  EXPECT_FALSE(BuildPod(Job("  train: {}\n"), 0, 0, kContext)["spec"].contains("affinity"));
+}
+
+TEST(PodBuilderTest, WishesForPlacement) {
+  const OrderedJson pod = BuildPod(Job(R"(
+  train: {stage: sft}
+  rendezvous: {hostNetwork: true}
+  scheduling: {priorityClassName: high, topologyKey: rack}
+  template: {spec: {tolerations: [{key: node.kubernetes.io/not-ready, operator: Exists}]}}
+)"),
+                                   0, 0, kContext);
+  const OrderedJson& spec = pod["spec"];
+  EXPECT_EQ(spec["hostNetwork"], true);
+  EXPECT_EQ(spec["dnsPolicy"], "ClusterFirstWithHostNet");
+  EXPECT_EQ(spec["priorityClassName"], "high");
+  const OrderedJson& near =
+      spec["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"][0];
+  EXPECT_EQ(near["podAffinityTerm"]["topologyKey"], "rack");
+  // The user's own toleration stands.
+  ASSERT_EQ(spec["tolerations"].size(), 2u);
+  EXPECT_FALSE(spec["tolerations"][0].contains("tolerationSeconds"));
+}
+
+TEST(PodBuilderTest, OnlyTheJobsPodsMayReachEachOther) {
+  const OrderedJson policy = BuildNetworkPolicy(Job("  train: {stage: sft}\n"));
+  EXPECT_EQ(DumpJson(policy["spec"]),
+            R"({"podSelector":{"matchLabels":{"everstep.dev/job":"qwen"}},)"
+            R"("policyTypes":["Ingress"],"ingress":[{"from":[{"podSelector":)"
+            R"({"matchLabels":{"everstep.dev/job":"qwen"}}}]}]})");
+}
+
+TEST(PodBuilderTest, AClaimOutlivesItsJob) {
+  const OrderedJson claim =
+      BuildClaim(Job("  train: {stage: sft}\n"
+                     "  checkpoint: {claimTemplate: {storage: 5Gi, storageClassName: fast}}\n"));
+  EXPECT_EQ(claim["metadata"]["name"], "qwen");
+  EXPECT_FALSE(claim["metadata"].contains("ownerReferences"));
+  EXPECT_EQ(DumpJson(claim["spec"]),
+            R"({"accessModes":["ReadWriteMany"],"resources":{"requests":{"storage":"5Gi"}},)"
+            R"("storageClassName":"fast"})");
+}
+
 TEST(PodBuilderTest, WishesForCheckpointsArePassedOn) {
   const auto container = [](const std::string& fields) {
     const TrainingJob job =
@@ -174,8 +314,8 @@ TEST(PodBuilderTest, AProgramOfOnesOwnComesAfterTheSupervisor) {
   EXPECT_EQ(DumpJson(container["command"]),
             R"(["everstep-supervisor","--","python","train.py","--fast"])");
   EXPECT_EQ(Env(container, "EVERSTEP_TRAIN_FILE"), "-");
-  EXPECT_EQ(container["volumeMounts"].size(), 1u);
-  EXPECT_EQ(pod["spec"]["volumes"].size(), 1u);
+  EXPECT_THAT(NamesOf(container["volumeMounts"]), ElementsAre("checkpoint", "shared-memory"));
+  EXPECT_THAT(NamesOf(pod["spec"]["volumes"]), ElementsAre("checkpoint", "shared-memory"));
   // No claim was named: the job's own.
   EXPECT_EQ(pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"], "qwen");
 }
@@ -221,11 +361,10 @@ TEST(PodBuilderTest, TheTemplateLiesUnderneath) {
   EXPECT_EQ(Env(worker, "A"), "job");
   EXPECT_EQ(Env(worker, "B"), "template");
   EXPECT_EQ(Env(worker, "RANK"), "0");
-  std::vector<std::string> mounts, volumes;
-  for (const auto& mount : worker["volumeMounts"]) mounts.push_back(mount["name"]);
-  for (const auto& volume : pod["spec"]["volumes"]) volumes.push_back(volume["name"]);
-  EXPECT_THAT(mounts, ElementsAre("scratch", "checkpoint", "train"));
-  EXPECT_THAT(volumes, ElementsAre("scratch", "checkpoint", "train"));
+  EXPECT_THAT(NamesOf(worker["volumeMounts"]),
+              ElementsAre("scratch", "checkpoint", "train", "shared-memory"));
+  EXPECT_THAT(NamesOf(pod["spec"]["volumes"]),
+              ElementsAre("scratch", "checkpoint", "train", "shared-memory"));
 }
 
 TEST(PodBuilderTest, ResourcesAreKeptBesideTheGpus) {

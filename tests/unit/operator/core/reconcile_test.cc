@@ -8,6 +8,7 @@
 
 #include "operator/api/conditions.h"
 #include "operator/api/document.h"
+#include "operator/api/timestamp.h"
 
 namespace everstep {
 namespace {
@@ -19,7 +20,8 @@ class ReconcileTest : public testing::Test {
     observed_.job.generation = 3;
     observed_.job.spec.replicas = 2;
     observed_.job.spec.train = {{"stage", "sft"}};
-    observed_.has_service = observed_.has_config_map = true;
+    observed_.has_service = observed_.has_config_map = observed_.has_network_policy = true;
+    observed_.claim = ClaimView{};
   }
   PodView Pod(int replica, int incarnation, PodPhase phase) {
     PodView pod;
@@ -34,10 +36,15 @@ class ReconcileTest : public testing::Test {
     observed_.status = plan.status;
     return plan;
   }
+  // Those follow from what the job needs, whatever its phase.
+  static bool IsOfResources(const std::string& type) {
+    return type == "VolumesReady" || type == "QuotaAvailable" || type == "CheckpointHealthy";
+  }
   std::set<std::string> TrueConditions() {
     std::set<std::string> found;
     for (const OrderedJson& condition : observed_.status["conditions"]) {
-      if (condition["status"] == "True") found.insert(condition["type"]);
+      const auto type = condition["type"].get<std::string>();
+      if (!IsOfResources(type) && condition["status"] == "True") found.insert(type);
     }
     return found;
   }
@@ -45,6 +52,40 @@ class ReconcileTest : public testing::Test {
   Observed observed_;
   ManualClock clock_;
 };
+
+TEST_F(ReconcileTest, ConditionsOfResourcesNameTheProblem) {
+  const auto condition = [&](const std::string& type) {
+    for (const OrderedJson& entry : observed_.status["conditions"]) {
+      if (entry["type"] == type) {
+        return entry["status"].get<std::string>() + " " + entry["reason"].get<std::string>();
+      }
+    }
+    return std::string("absent");
+  };
+  Run();
+  EXPECT_EQ(condition("VolumesReady"), "True Found");
+  EXPECT_EQ(condition("QuotaAvailable"), "True Available");
+  EXPECT_EQ(condition("CheckpointHealthy"), "True Saved");
+
+  observed_.claim = ClaimView{.one_node_only = true};
+  observed_.status["checkpointWarning"] = "the disk is full";
+  MarkCreateFailed(observed_.status, "exceeded quota", true, UnixSeconds(clock_.WallNow()));
+  Run();
+  EXPECT_EQ(condition("VolumesReady"), "False ReadWriteOnce");
+  EXPECT_EQ(condition("QuotaAvailable"), "False Exceeded");
+  EXPECT_EQ(condition("CheckpointHealthy"), "False SaveFailed");
+
+  observed_.claim.reset();
+  Run();
+  EXPECT_EQ(condition("VolumesReady"), "False ClaimNotFound");
+}
+
+TEST_F(ReconcileTest, CountsAreForPeopleToo) {
+  observed_.pods = {Pod(0, 0, PodPhase::kRunning), Pod(1, 0, PodPhase::kPending)};
+  Run();
+  EXPECT_EQ(observed_.status["ready"], "1/2");
+  EXPECT_EQ(observed_.status["selector"], "everstep.dev/job=job");
+}
 
 TEST_F(ReconcileTest, ConditionsFollowThePhase) {
   using Set = std::set<std::string>;

@@ -98,11 +98,13 @@ class ControllerFixture : public testing::Test {
   explicit ControllerFixture(const Clock& clock) : clock_(clock) {
     store_ = std::move(*ObjectStore::Open(directory_.path(), clock_));
     client_ = std::make_unique<HookedClient>(*store_);
+    CreateClaim();
     MakeController();
   }
   void MakeController() {
     controller_ = std::make_unique<Controller>(
-        Controller::Options{.token = "secret", .default_threads = 2}, *client_, clock_, observer_);
+        Controller::Options{.pod_context = {.token = "secret"}, .default_threads = 2}, *client_,
+        clock_, observer_);
   }
   void Start() {
     auto server = RendezvousServer::Start({}, *controller_);
@@ -124,6 +126,12 @@ class ControllerFixture : public testing::Test {
     job["spec"] = {{"train", {{"stage", "sft"}}}, {"health", {{"heartbeatTimeoutSeconds", 3600}}}};
     job["spec"].merge_patch(spec);
     const auto created = store_->Create(job);
+    ASSERT_TRUE(created.has_value()) << created.error().message;
+  }
+  void CreateClaim(const std::string& mode = "ReadWriteMany") {
+    const auto created = store_->Create({{"kind", "PersistentVolumeClaim"},
+                                         {"metadata", {{"name", "job"}}},
+                                         {"spec", {{"accessModes", OrderedJson::array({mode})}}}});
     ASSERT_TRUE(created.has_value()) << created.error().message;
   }
   OrderedJson StatusOf(const std::string& kind = names::kKind, const std::string& name = "job") {
