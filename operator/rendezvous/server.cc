@@ -8,7 +8,6 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <csignal>
-#include <deque>
 #include <map>
 #include <thread>
 #include <utility>
@@ -81,9 +80,10 @@ class RendezvousServer::Impl : public std::enable_shared_from_this<Impl> {
   void RemoveNow(const std::string& job);
   void Tick();
 
-  // Carries out what a session wants, and what that leads to, in order.
-  void Act(Job& job, session::Outputs outputs);
-  session::Outputs Do(Job& job, const session::Output& output);
+  // Carries out what a session wants, in order.
+  void Act(Job& job, const session::Outputs& outputs);
+  void Do(Job& job, const session::Output& output);
+  std::function<void(RecoveryDecision)> Decider(const Job& job, int rank);
   void Persist(const Job& job, const wire::Membership& membership);
   void Log(const Job& job, const session::Output& output) const;
 
@@ -247,21 +247,16 @@ void RendezvousServer::Impl::RemoveNow(const std::string& job) {
   }
 }
 
-void RendezvousServer::Impl::Act(Job& job, session::Outputs outputs) {
-  std::deque<session::Output> todo(std::make_move_iterator(outputs.begin()),
-                                   std::make_move_iterator(outputs.end()));
-  while (!todo.empty()) {
-    const session::Output output = std::move(todo.front());
-    todo.pop_front();
+void RendezvousServer::Impl::Act(Job& job, const session::Outputs& outputs) {
+  for (const session::Output& output : outputs) {
     Log(job, output);
-    for (session::Output& next : Do(job, output)) todo.push_back(std::move(next));
+    Do(job, output);
   }
 }
 
-session::Outputs RendezvousServer::Impl::Do(Job& job, const session::Output& output) {
+void RendezvousServer::Impl::Do(Job& job, const session::Output& output) {
   const std::string& name = job.name;
   const std::string& reason = output.reason;
-  session::Outputs more;
   const auto act = Overloaded{
       [&](const session::Persist& persist) { Persist(job, persist.membership); },
       [&](const session::Send& send) {
@@ -270,8 +265,7 @@ session::Outputs RendezvousServer::Impl::Do(Job& job, const session::Output& out
       },
       [&](const session::Close& close) { Reject(close.connection, reason); },
       [&](const session::AskRecovery& ask) {
-        const auto decision = events_.OnProcessDied(name, ask.incident, ask.rank, ask.victim);
-        more = job.session.Decided(Now(), ask.rank, decision);
+        events_.OnProcessDied(name, ask.incident, ask.rank, ask.victim, Decider(job, ask.rank));
       },
       [&](const session::IncidentUpdated& updated) {
         events_.OnIncidentUpdated(name, updated.incident);
@@ -292,7 +286,19 @@ session::Outputs RendezvousServer::Impl::Do(Job& job, const session::Output& out
       },
   };
   std::visit(act, output.action);
-  return more;
+}
+
+std::function<void(RecoveryDecision)> RendezvousServer::Impl::Decider(const Job& job, int rank) {
+  return [weak = weak_from_this(), name = job.name, serial = job.serial,
+          rank](const RecoveryDecision& decision) {
+    const auto self = weak.lock();
+    if (!self) return;
+    asio::post(self->io_, [impl = self.get(), name, serial, rank, decision] {
+      const auto found = impl->jobs_.find(name);
+      if (found == impl->jobs_.end() || found->second.serial != serial) return;
+      impl->Act(found->second, found->second.session.Decided(Now(), rank, decision));
+    });
+  };
 }
 
 void RendezvousServer::Impl::Persist(const Job& job, const wire::Membership& membership) {

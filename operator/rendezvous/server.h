@@ -30,10 +30,11 @@ class RendezvousEvents {
   // Nothing acts on the membership before. After an error it is tried again.
   virtual void PersistMembership(const std::string& job, const wire::Membership& membership,
                                  std::function<void(Status)> done) = 0;
-  // What is to be done about dead `rank`? `victim`: its death follows from `incident`, whose root
-  // cause is another rank; it needs a new process and does not count.
-  virtual RecoveryDecision OnProcessDied(const std::string& job, const Incident& incident, int rank,
-                                         bool victim) = 0;
+  // What is to be done about dead `rank`? The answer goes to `decide`, once, from any thread,
+  // inline too. `victim`: its death follows from `incident`, whose root cause is another rank; it
+  // needs a new process and does not count.
+  virtual void OnProcessDied(const std::string& job, const Incident& incident, int rank,
+                             bool victim, std::function<void(RecoveryDecision)> decide) = 0;
   // More of the incident is known. The last call has incident.closed.
   virtual void OnIncidentUpdated(const std::string& job, const Incident& incident) = 0;
   // It was persisted and is being sent to the supervisors.

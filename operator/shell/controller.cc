@@ -17,7 +17,11 @@ constexpr std::chrono::seconds kRetryAfterError{1};
 
 Controller::Controller(Options options, ObjectClient& objects, const Clock& clock,
                        JobObserver& observer)
-    : options_(std::move(options)), objects_(objects), clock_(clock), observer_(observer) {}
+    : options_(std::move(options)),
+      objects_(objects),
+      clock_(clock),
+      observer_(observer),
+      writer_(objects, options_.status_threads) {}
 
 Controller::~Controller() { Stop(); }
 
@@ -190,7 +194,7 @@ Result<bool> Controller::WriteChanges(const std::string& job, const OrderedJson&
     }
   }
   bool current = true;
-  RETURN_IF_ERROR(UpdateStatus(job, [&](OrderedJson& status) {
+  RETURN_IF_ERROR(writer_.Write(job, [&](OrderedJson& status) {
     current = std::ranges::all_of(
         keys, [&](const std::string& key) { return at(status, key) == at(before, key); });
     if (!current) return false;
@@ -243,29 +247,11 @@ Status Controller::NoteCreateFailure(const std::string& job, const OrderedJson& 
   const std::string message = object["kind"].get<std::string>() + " " +
                               object["metadata"]["name"].get<std::string>() +
                               " cannot be created: " + error.message;
-  return UpdateStatus(job, [&](OrderedJson& status) {
+  return writer_.Write(job, [&](OrderedJson& status) {
     MarkCreateFailed(status, message, error.code == ErrorCode::kResourceExhausted,
                      UnixSeconds(clock_.WallNow()));
     return true;
   });
-}
-
-Status Controller::UpdateStatus(const std::string& job,
-                                const std::function<bool(OrderedJson&)>& change) {
-  constexpr int kAttempts = 20;
-  const std::lock_guard lock(status_mutex_);
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    ASSIGN_OR_RETURN(OrderedJson object, objects_.Get(names::kKind, job));
-    OrderedJson status = object.value("status", OrderedJson::object());
-    if (!status.is_object()) status = OrderedJson::object();
-    const OrderedJson before = status;
-    if (!change(status) || status == before) return {};
-    object["status"] = status;
-    const auto written = objects_.UpdateStatus(std::move(object));
-    if (written) return {};
-    if (written.error().code != ErrorCode::kConflict) return tl::unexpected(written.error());
-  }
-  return MakeError(ErrorCode::kConflict, "the status of " + job + " keeps changing");
 }
 
 }  // namespace everstep

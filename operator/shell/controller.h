@@ -1,8 +1,8 @@
 // The operator's loop around the pure core: observe, reconcile, execute, write the status; and the
 // answers to the fast loop (rendezvous), whose facts it writes to the same status.
 //
-// One thread reconciles; rendezvous calls from its own. Both change a job's status only through
-// UpdateStatus, which retries on conflict, so status is the one source of truth.
+// One thread reconciles; rendezvous calls from its own. Both change a job's status only through the
+// status writer, which retries on conflict, so status is the one source of truth.
 #ifndef EVERSTEP_OPERATOR_SHELL_CONTROLLER_H_
 #define EVERSTEP_OPERATOR_SHELL_CONTROLLER_H_
 
@@ -20,7 +20,9 @@
 #include "common/result.h"
 #include "operator/api/object_client.h"
 #include "operator/core/reconcile.h"
+#include "operator/core/recovery.h"
 #include "operator/rendezvous/server.h"
+#include "operator/shell/status_writer.h"
 
 namespace everstep {
 
@@ -42,6 +44,7 @@ class Controller final : public RendezvousEvents {
  public:
   struct Options {
     PodContext pod_context;   // but for the rendezvous address
+    int status_threads = 1;   // 0: events write their facts before they return
     int default_threads = 1;  // per process, where a spec does not say
   };
 
@@ -58,8 +61,8 @@ class Controller final : public RendezvousEvents {
   // ---- RendezvousEvents ----
   void PersistMembership(const std::string& job, const wire::Membership& membership,
                          std::function<void(Status)> done) override;
-  RecoveryDecision OnProcessDied(const std::string& job, const Incident& incident, int rank,
-                                 bool victim) override;
+  void OnProcessDied(const std::string& job, const Incident& incident, int rank, bool victim,
+                     std::function<void(RecoveryDecision)> decide) override;
   void OnIncidentUpdated(const std::string& job, const Incident& incident) override;
   void OnMembership(const std::string& job, const wire::Membership& membership,
                     const std::string& reason) override;
@@ -91,12 +94,11 @@ class Controller final : public RendezvousEvents {
   void ForgetJob(const std::string& key);
   Result<bool> WriteChanges(const std::string& job, const OrderedJson& before,
                             const OrderedJson& after);
+  RecoveryDecision CarryOut(const std::string& job, const Incident& incident,
+                            const RecoveryPlan& plan);
   RecoveryDecision OnPodGone(const std::string& job, const Incident& incident);
   void Execute(const Observed& observed, const PlannedAction& action);
   Status NoteCreateFailure(const std::string& job, const OrderedJson& object, const Error& error);
-  // Applies `change` to the newest status and writes it if it differs. False from `change`: leave
-  // it.
-  Status UpdateStatus(const std::string& job, const std::function<bool(OrderedJson&)>& change);
   Result<TrainingJob> ReadJob(const std::string& key, OrderedJson* status);
 
   const Options options_;
@@ -106,13 +108,13 @@ class Controller final : public RendezvousEvents {
   RendezvousServer* server_ = nullptr;
   std::string rendezvous_address_;
 
-  std::mutex status_mutex_;  // one writer at a time: they would only make each other retry
   const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
   std::map<std::string, TimePoint> due_;  // the thread's own
   // The uid of each job that rendezvous knows; the thread's own.
   std::map<std::string, std::string> served_;
   std::mutex mutex_;
   std::map<std::string, TimePoint> progress_written_;
+  StatusWriter writer_;
   std::thread thread_;
 };
 

@@ -2,6 +2,7 @@
 // its one question.
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "common/log.h"
 #include "common/strings.h"
@@ -33,75 +34,91 @@ std::string LastLine(const Incident& incident, const OrderedJson& status) {
   return ": " + std::string(trimmed.substr(trimmed.rfind('\n') + 1));
 }
 
+// What a death costs, written into the job's status.
+RecoveryPlan ChargeFailure(const RecoverySpec& policy, Failure failure, const Incident& incident,
+                           int64_t now_unix_seconds, OrderedJson& status) {
+  failure.regrouped = status.value("regroupedGeneration", uint64_t{0});
+  failure.durable_step =
+      status.contains("checkpoint") ? status["checkpoint"].value("step", int64_t{-1}) : -1;
+  const RecoveryPlan plan =
+      PlanRecovery(policy, RecoveryHistory::FromJson(status.value("restarts", OrderedJson())),
+                   failure, now_unix_seconds);
+  status["restarts"] = plan.history.ToJson();
+  // A program that exits has its own reasons; one that is killed or hangs may have the node's.
+  if (!failure.victim && !failure.exited) StrikeNode(status, incident.node, now_unix_seconds);
+  if (plan.action == RecoveryAction::kFail) {
+    status["failure"] = plan.reason + LastLine(incident, status);
+  } else if (plan.action == RecoveryAction::kReplacePod) {
+    MarkPodCharged(status, incident.pod, incident.replica,
+                   now_unix_seconds + static_cast<int64_t>(std::ceil(plan.delay_seconds)));
+  }
+  return plan;
+}
+
 }  // namespace
 
 void Controller::PersistMembership(const std::string& job, const wire::Membership& membership,
                                    std::function<void(Status)> done) {
   OrderedJson members = OrderedJson::array();
   for (const wire::Member& member : membership.members) members.push_back(member.rank);
-  bool stale = false;
-  Status written = UpdateStatus(job, [&](OrderedJson& status) {
+  const OrderedJson attempt = {{"generation", membership.generation},
+                               {"worldSize", membership.members.size()},
+                               {"members", members}};
+  const auto stale = std::make_shared<bool>(false);
+  const auto change = [=](OrderedJson& status) {
     const uint64_t known =
         status.contains("attempt") ? status["attempt"].value("generation", uint64_t{0}) : 0;
-    stale = known >= membership.generation;
-    if (stale) return false;
-    status["attempt"] = {{"generation", membership.generation},
-                         {"worldSize", membership.members.size()},
-                         {"members", members}};
-    return true;
+    *stale = known >= membership.generation;
+    if (!*stale) status["attempt"] = attempt;
+    return !*stale;
+  };
+  writer_.Post(job, change, [=, done = std::move(done)](const Status& written) {
+    if (written && *stale) {
+      return done(MakeError(ErrorCode::kConflict, "status holds a newer generation already"));
+    }
+    done(written);
   });
-  if (written && stale) {
-    written = MakeError(ErrorCode::kConflict, "status holds a newer generation already");
-  }
-  done(written);
 }
 
-RecoveryDecision Controller::OnProcessDied(const std::string& job, const Incident& incident,
-                                           int rank, bool victim) {
+void Controller::OnProcessDied(const std::string& job, const Incident& incident, int rank,
+                               bool victim, std::function<void(RecoveryDecision)> decide) {
   using Kind = RecoveryDecision::Kind;
   OrderedJson status;
   const auto object = ReadJob(job, &status);
-  if (!object) return {Kind::kWait, {}, object.error().message};
+  if (!object) return decide({Kind::kWait, {}, object.error().message});
   if (object->spec.suspend || IsTerminal(status) || status.contains("finished")) {
-    return {Kind::kWait, {}, "the job is ending: nothing to do"};
+    return decide({Kind::kWait, {}, "the job is ending: nothing to do"});
   }
   if (incident.cause == IncidentCause::kVanished || incident.cause == IncidentCause::kReplaced) {
-    return OnPodGone(job, incident);
+    return decide(OnPodGone(job, incident));
   }
   const auto pod = objects_.Get("Pod", KeyBeside(job, incident.pod));
   if (!pod || IsBeingTakenAway(*pod)) {
-    return {Kind::kReplacePod, {}, "its pod is being deleted: a new one takes its place"};
+    return decide({Kind::kReplacePod, {}, "its pod is being deleted: a new one takes its place"});
   }
   Failure failure;
   failure.rank = rank;
   failure.victim = victim;
   failure.joined = incident.was_member;
-  failure.regrouped = status.value("regroupedGeneration", uint64_t{0});
   failure.exited = incident.cause == IncidentCause::kExited;
   failure.exit_code = incident.exit_code;
   failure.step = incident.interrupted_step;
-  failure.durable_step =
-      status.contains("checkpoint") ? status["checkpoint"].value("step", int64_t{-1}) : -1;
-  RecoveryPlan plan;
-  const Status written = UpdateStatus(job, [&](OrderedJson& current) {
-    plan = PlanRecovery(object->spec.recovery,
-                        RecoveryHistory::FromJson(current.value("restarts", OrderedJson())),
-                        failure, UnixSeconds(clock_.WallNow()));
-    current["restarts"] = plan.history.ToJson();
-    // A program that exits has its own reasons; one that is killed or hangs may have the node's.
-    if (!victim && !failure.exited) {
-      StrikeNode(current, incident.node, UnixSeconds(clock_.WallNow()));
-    }
-    if (plan.action == RecoveryAction::kFail) {
-      current["failure"] = plan.reason + LastLine(incident, current);
-    } else if (plan.action == RecoveryAction::kReplacePod) {
-      MarkPodCharged(
-          current, incident.pod, incident.replica,
-          UnixSeconds(clock_.WallNow()) + static_cast<int64_t>(std::ceil(plan.delay_seconds)));
-    }
+  // What it decides is known when it is written.
+  const auto plan = std::make_shared<RecoveryPlan>();
+  const int64_t now = UnixSeconds(clock_.WallNow());
+  const auto change = [=, policy = object->spec.recovery](OrderedJson& current) {
+    *plan = ChargeFailure(policy, failure, incident, now, current);
     return true;
+  };
+  writer_.Post(job, change, [=, this, decide = std::move(decide)](const Status& written) {
+    if (!written) return decide({Kind::kWait, {}, written.error().message});
+    decide(CarryOut(job, incident, *plan));
   });
-  if (!written) return {Kind::kWait, {}, written.error().message};
+}
+
+RecoveryDecision Controller::CarryOut(const std::string& job, const Incident& incident,
+                                      const RecoveryPlan& plan) {
+  using Kind = RecoveryDecision::Kind;
   const Duration delay =
       std::chrono::duration_cast<Duration>(std::chrono::duration<double>(plan.delay_seconds));
   switch (plan.action) {
@@ -121,24 +138,25 @@ RecoveryDecision Controller::OnProcessDied(const std::string& job, const Inciden
 // The slow loop makes a new pod at once, also where the old one's object still looks alive: it is
 // fenced, so two of them do no harm.
 RecoveryDecision Controller::OnPodGone(const std::string& job, const Incident& incident) {
-  const Status written = UpdateStatus(job, [&](OrderedJson& status) {
+  const int64_t now = UnixSeconds(clock_.WallNow());
+  writer_.Post(job, [=](OrderedJson& status) {
     const auto replica = static_cast<size_t>(incident.replica);
     const bool newest = status.contains("incarnations") &&
                         replica < status["incarnations"].size() &&
                         status["incarnations"][replica] == incident.incarnation;
     if (newest && incident.cause == IncidentCause::kVanished) {
       MarkPodLost(status, incident.pod);
-      StrikeNode(status, incident.node, UnixSeconds(clock_.WallNow()));
+      StrikeNode(status, incident.node, now);
     }
     return true;
   });
-  if (!written) LogWarning(written.error().message, {{"job", job}});
   Enqueue(job);
   return {RecoveryDecision::Kind::kReplacePod, {}, "its pod is gone: a new one takes its place"};
 }
 
 void Controller::OnIncidentUpdated(const std::string& job, const Incident& incident) {
-  const Status written = UpdateStatus(job, [&](OrderedJson& status) {
+  const std::string now = FormatTime(clock_.WallNow());
+  writer_.Post(job, [=](OrderedJson& status) {
     OrderedJson& list = status["incidents"];
     if (!list.is_array()) list = OrderedJson::array();
     OrderedJson entry = IncidentToJson(incident);
@@ -151,12 +169,11 @@ void Controller::OnIncidentUpdated(const std::string& job, const Incident& incid
       known = entry;
       return true;
     }
-    entry["at"] = FormatTime(clock_.WallNow());
+    entry["at"] = now;
     list.insert(list.begin(), entry);
     if (list.size() > kIncidentsKept) list.erase(list.size() - 1);
     return true;
   });
-  if (!written) LogWarning(written.error().message, {{"job", job}});
   observer_.OnIncident(job, incident);
 }
 
@@ -167,7 +184,7 @@ void Controller::OnMembership(const std::string& job, const wire::Membership& me
 
 void Controller::OnRegrouped(const std::string& job, uint64_t generation, int64_t step) {
   (void)step;
-  const Status written = UpdateStatus(job, [&](OrderedJson& status) {
+  writer_.Post(job, [=](OrderedJson& status) {
     if (IsTerminal(status) || status.value("phase", "") == "Suspended") return false;
     status["regroupedGeneration"] = generation;
     const int64_t members =
@@ -176,7 +193,6 @@ void Controller::OnRegrouped(const std::string& job, uint64_t generation, int64_
         members == status.value("logicalWorld", int64_t{0}) ? "Running" : "Recovering";
     return true;
   });
-  if (!written) LogWarning(written.error().message, {{"job", job}});
 }
 
 void Controller::OnProgress(const std::string& job, const wire::Progress& progress) {
@@ -188,7 +204,7 @@ void Controller::OnProgress(const std::string& job, const wire::Progress& progre
     if (!done && clock_.Now() - last < kProgressInterval) return;
     last = clock_.Now();
   }
-  const Status written = UpdateStatus(job, [&](OrderedJson& status) {
+  writer_.PostNewest(job, "progress", [=](OrderedJson& status) {
     const double left = static_cast<double>(progress.total_steps - progress.step);
     status["progress"] = {{"step", progress.step},
                           {"totalSteps", progress.total_steps},
@@ -198,12 +214,12 @@ void Controller::OnProgress(const std::string& job, const wire::Progress& progre
                           {"etaSeconds", std::round(left * progress.step_seconds)}};
     return true;
   });
-  if (!written) LogWarning(written.error().message, {{"job", job}});
 }
 
 void Controller::OnCheckpoint(const std::string& job, const wire::CheckpointSaved& checkpoint) {
   observer_.OnCheckpoint(job, checkpoint);
-  const Status written = UpdateStatus(job, [&](OrderedJson& status) {
+  const std::string now = FormatTime(clock_.WallNow());
+  writer_.PostNewest(job, "checkpoint", [=](OrderedJson& status) {
     if (!checkpoint.warning.empty()) {
       status["checkpointWarning"] = checkpoint.warning;
       return true;
@@ -213,27 +229,24 @@ void Controller::OnCheckpoint(const std::string& job, const wire::CheckpointSave
                             {"path", checkpoint.path},
                             {"saveSeconds", checkpoint.seconds},
                             {"fenceGeneration", checkpoint.generation},
-                            {"time", FormatTime(clock_.WallNow())}};
+                            {"time", now}};
     return true;
   });
-  if (!written) LogWarning(written.error().message, {{"job", job}});
 }
 
 void Controller::OnFinished(const std::string& job, const wire::Finished& finished) {
-  const Status written = UpdateStatus(job, [&](OrderedJson& status) {
+  writer_.Post(job, [=](OrderedJson& status) {
     status["finished"] = {{"step", finished.step}, {"outputDir", finished.output_dir}};
     return true;
   });
-  if (!written) LogError(written.error().message, {{"job", job}});
 }
 
 void Controller::OnFatal(const std::string& job, int rank, const std::string& reason) {
   (void)rank;
-  const Status written = UpdateStatus(job, [&](OrderedJson& status) {
+  writer_.Post(job, [=](OrderedJson& status) {
     if (!status.contains("failure")) status["failure"] = reason;
     return true;
   });
-  if (!written) LogError(written.error().message, {{"job", job}});
 }
 
 void Controller::OnReplicaConnected(const std::string& job, const wire::Hello& hello) {

@@ -30,11 +30,14 @@ class RecordingShell : public RendezvousEvents {
     Record("persist " + job + " " + std::to_string(membership.generation));
     if (!hold) done({});
   }
-  RecoveryDecision OnProcessDied(const std::string& job, const Incident& incident, int rank,
-                                 bool) override {
+  void OnProcessDied(const std::string& job, const Incident& incident, int rank, bool,
+                     std::function<void(RecoveryDecision)> decide) override {
     Record("died " + job + " " + std::to_string(rank) + " signal " +
            std::to_string(incident.signal));
-    return {RecoveryDecision::Kind::kRestartInPlace, {}, "in place"};
+    // From another thread, as where the answer is written first.
+    std::thread([decide = std::move(decide)] {
+      decide({RecoveryDecision::Kind::kRestartInPlace, {}, "in place"});
+    }).detach();
   }
   void OnIncidentUpdated(const std::string& job, const Incident&) override {
     Record("incident " + job);

@@ -95,16 +95,19 @@ class HookedClient final : public ObjectClient {
 
 class ControllerFixture : public testing::Test {
  protected:
-  explicit ControllerFixture(const Clock& clock) : clock_(clock) {
+  explicit ControllerFixture(const Clock& clock, int status_threads = 2)
+      : clock_(clock), status_threads_(status_threads) {
     store_ = std::move(*ObjectStore::Open(directory_.path(), clock_));
     client_ = std::make_unique<HookedClient>(*store_);
     CreateClaim();
     MakeController();
   }
   void MakeController() {
-    controller_ = std::make_unique<Controller>(
-        Controller::Options{.pod_context = {.token = "secret"}, .default_threads = 2}, *client_,
-        clock_, observer_);
+    controller_ =
+        std::make_unique<Controller>(Controller::Options{.pod_context = {.token = "secret"},
+                                                         .status_threads = status_threads_,
+                                                         .default_threads = 2},
+                                     *client_, clock_, observer_);
   }
   void Start() {
     auto server = RendezvousServer::Start({}, *controller_);
@@ -219,6 +222,7 @@ class ControllerFixture : public testing::Test {
 
   TempDir directory_;
   const Clock& clock_;
+  const int status_threads_;
   RecordingObserver observer_;
   std::unique_ptr<ObjectStore> store_;
   std::unique_ptr<HookedClient> client_;

@@ -296,13 +296,13 @@ TEST_F(ControllerTest, WritersDoNotLoseEachOthersFields) {
     }
   });
   for (std::thread& thread : threads) thread.join();
-  ASSERT_TRUE(AwaitTrue([&] { return StatusOf()["observedGeneration"] == kRounds + 1; }));
-  const OrderedJson status = StatusOf();
-  EXPECT_EQ(status["checkpoint"]["step"], kRounds);
-  EXPECT_EQ(status["attempt"]["generation"], kRounds);
-  EXPECT_EQ(status["incidents"].size(), 10u);
-  EXPECT_EQ(status["incidents"][0]["id"], kRounds);
-  EXPECT_EQ(status["incarnations"], OrderedJson::array({0}));
+  EXPECT_TRUE(AwaitTrue([&] {
+    OrderedJson status = StatusOf();
+    return status["observedGeneration"] == kRounds + 1 && status["checkpoint"]["step"] == kRounds &&
+           status["attempt"]["generation"] == kRounds && status["incidents"][0]["id"] == kRounds;
+  })) << StatusOf();
+  EXPECT_EQ(StatusOf()["incidents"].size(), 10u);
+  EXPECT_EQ(StatusOf()["incarnations"], OrderedJson::array({0}));
 }
 
 TEST_F(ControllerTest, ChangesAfterItsEndDisturbNobody) {

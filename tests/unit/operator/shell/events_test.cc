@@ -13,7 +13,9 @@ struct ManualTime {
 
 class EventsTest : protected ManualTime, public ControllerFixture {
  protected:
-  EventsTest() : ControllerFixture(manual_clock_) { CreateJob({{"replicas", 2}}); }
+  EventsTest() : ControllerFixture(manual_clock_, /*status_threads=*/0) {
+    CreateJob({{"replicas", 2}});
+  }
 
   Status Persist(uint64_t generation, int members = 2) {
     wire::Membership membership{.generation = generation, .members = {}};
@@ -54,7 +56,15 @@ class EventsTest : protected ManualTime, public ControllerFixture {
     return ids;
   }
   RecoveryDecision Died(const Incident& incident, bool victim = false) {
-    return controller_->OnProcessDied("job", incident, incident.rank, victim);
+    RecoveryDecision decision;
+    int calls = 0;
+    controller_->OnProcessDied("job", incident, incident.rank, victim,
+                               [&](const RecoveryDecision& answer) {
+                                 decision = answer;
+                                 ++calls;
+                               });
+    EXPECT_EQ(calls, 1);
+    return decision;
   }
   ManualClock& time() { return manual_clock_; }
 };
