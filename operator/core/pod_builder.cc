@@ -1,13 +1,25 @@
 #include "operator/core/pod_builder.h"
 
+#include <algorithm>
+
 #include "operator/api/names.h"
 #include "operator/core/pod_defaults.h"
 
 namespace everstep {
 namespace {
 
+constexpr int kDefaultGraceSeconds = 35;
+constexpr int kLastWordsSeconds = 5;
 constexpr char kTokenDirectory[] = "/var/run/secrets/everstep.dev";
 constexpr char kProgramDirectory[] = "/everstep-programs";
+
+// Of the pod; a checkpoint has to be saved in it.
+int GraceSeconds(const TrainingJob& job) {
+  const OrderedJson& user = job.spec.pod_template;
+  const OrderedJson spec = user.is_object() ? user.value("spec", OrderedJson()) : OrderedJson();
+  return spec.is_object() ? spec.value("terminationGracePeriodSeconds", kDefaultGraceSeconds)
+                          : kDefaultGraceSeconds;
+}
 
 // Our own worker's image has the supervisor; the image of another program may not.
 bool BringsSupervisor(const TrainingJob& job, const PodContext& context) {
@@ -86,6 +98,8 @@ OrderedJson BuildEnvironment(const TrainingJob& job, int replica, int incarnatio
             std::string(names::kTrainMountPath) + "/" + names::kTrainFileKey);
   }
   if (context.first_start) env.Set("EVERSTEP_FIRST_START", 1);
+  // The supervisor ends its processes before the kubelet ends it: their last words come out.
+  env.Set("EVERSTEP_STOP_GRACE_SECONDS", std::max(1, GraceSeconds(job) - kLastWordsSeconds));
   // The user's own come last and win.
   for (const OrderedJson& entry : spec.env) env.list_.push_back(entry);
   return env.list_;
@@ -219,6 +233,7 @@ OrderedJson BuildPod(const TrainingJob& job, int replica, int incarnation,
   pod["spec"] = user.value("spec", OrderedJson::object());
   OrderedJson& spec = pod["spec"];
   spec["restartPolicy"] = "Never";
+  spec["terminationGracePeriodSeconds"] = GraceSeconds(job);
   spec["hostname"] = names::HostName(job.name, replica);
   spec["subdomain"] = names::Service(job.name);
   for (const OrderedJson& volume : BuildVolumes(job, context)) spec["volumes"].push_back(volume);

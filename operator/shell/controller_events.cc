@@ -8,6 +8,7 @@
 #include "common/strings.h"
 #include "operator/api/names.h"
 #include "operator/api/timestamp.h"
+#include "operator/core/goodput.h"
 #include "operator/core/recovery.h"
 #include "operator/shell/controller.h"
 #include "operator/shell/incident_json.h"
@@ -204,14 +205,17 @@ void Controller::OnProgress(const std::string& job, const wire::Progress& progre
     if (!done && clock_.Now() - last < kProgressInterval) return;
     last = clock_.Now();
   }
+  const int64_t now = UnixSeconds(clock_.WallNow());
   writer_.PostNewest(job, "progress", [=](OrderedJson& status) {
+    CountGoodput(status, progress.step, progress.step_seconds, now);
     const double left = static_cast<double>(progress.total_steps - progress.step);
     status["progress"] = {{"step", progress.step},
                           {"totalSteps", progress.total_steps},
                           {"loss", progress.loss},
                           {"epoch", progress.epoch},
                           {"tokensPerSecond", std::round(progress.tokens_per_second)},
-                          {"etaSeconds", std::round(left * progress.step_seconds)}};
+                          {"etaSeconds", std::round(left * progress.step_seconds)},
+                          {"eta", FormatDuration(left * progress.step_seconds)}};
     return true;
   });
 }

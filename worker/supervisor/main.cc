@@ -23,8 +23,19 @@ constexpr uint16_t kDefaultMasterPort = 29500;
 
 constexpr char kUsage[] =
     "usage: everstep-supervisor [--] [COMMAND...]\n"
+    "       everstep-supervisor --install PATH\n"
     "Starts COMMAND (default: everstep-worker, beside this program) once per process of the pod,\n"
-    "watches, stops and restarts it. Configured by EVERSTEP_* variables.\n";
+    "watches, stops and restarts it. Configured by EVERSTEP_* variables.\n"
+    "--install copies this program to PATH, where another image's container will start it.\n";
+
+int Install(const std::string& path) {
+  std::error_code error;
+  std::filesystem::copy_file("/proc/self/exe", path,
+                             std::filesystem::copy_options::overwrite_existing, error);
+  if (!error) return 0;
+  LogError(path + ": cannot be written: " + error.message());
+  return kExitBadInput;
+}
 
 // Names the interface towards the master to NCCL and Gloo, unless somebody has already.
 void ChooseNetworkInterface(SupervisorOptions& options) {
@@ -34,7 +45,13 @@ void ChooseNetworkInterface(SupervisorOptions& options) {
   if (environment.contains("NCCL_SOCKET_IFNAME") && environment.contains("GLOO_SOCKET_IFNAME")) {
     return;
   }
-  const auto name = InterfaceTowards(master->second, kDefaultMasterPort);
+  auto name = InterfaceTowards(master->second, kDefaultMasterPort);
+  // The master's name may not be known yet, and a static program knows none: peers connect to the
+  // pod's own address in any case.
+  const auto own = environment.find("EVERSTEP_POD_IP");
+  if (!name && own != environment.end()) {
+    if (auto of_pod = InterfaceWith(own->second)) name = std::move(of_pod);
+  }
   if (!name) {
     LogWarning(name.error().message + "; NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME stay unset");
     return;
@@ -50,6 +67,7 @@ int Main(int argc, char** argv) {
     std::fputs(kUsage, stdout);
     return 0;
   }
+  if (command.size() == 2 && command[0] == "--install") return Install(command[1]);
   if (!command.empty() && command[0] == "--") command.erase(command.begin());
   std::error_code ignored;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", ignored);

@@ -26,13 +26,29 @@ bool SameAddress(const sockaddr* a, const sockaddr_storage& b) {
   return false;
 }
 
+// The first address of `host`; `flags` are getaddrinfo's.
+Result<sockaddr_storage> Resolve(const std::string& host, uint16_t port, int flags) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  hints.ai_flags = flags;
+  addrinfo* raw = nullptr;
+  const std::string service = std::to_string(port);
+  if (const int error = getaddrinfo(host.c_str(), service.c_str(), &hints, &raw); error != 0) {
+    return Unavailable(std::string("cannot be resolved: ") + gai_strerror(error));
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(raw, freeaddrinfo);
+  sockaddr_storage address{};
+  std::memcpy(&address, raw->ai_addr, raw->ai_addrlen);
+  return address;
+}
+
 // The address that packets to `to` would come from.
-Result<sockaddr_storage> SourceTowards(const addrinfo& to) {
-  const int fd = socket(to.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+Result<sockaddr_storage> SourceTowards(const sockaddr_storage& to) {
+  const int fd = socket(to.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return Unavailable("cannot create a socket: " + ErrnoText(errno));
   sockaddr_storage source{};
   socklen_t size = sizeof(source);
-  const bool found = connect(fd, to.ai_addr, to.ai_addrlen) == 0 &&
+  const bool found = connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof(to)) == 0 &&
                      getsockname(fd, reinterpret_cast<sockaddr*>(&source), &size) == 0;
   const int error = errno;
   close(fd);
@@ -56,17 +72,16 @@ Result<std::string> InterfaceOf(const sockaddr_storage& address) {
 }  // namespace
 
 Result<std::string> InterfaceTowards(const std::string& master, uint16_t port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* raw = nullptr;
-  const std::string service = std::to_string(port);
-  if (const int error = getaddrinfo(master.c_str(), service.c_str(), &hints, &raw); error != 0) {
-    return Unavailable("MASTER_ADDR=" + master + ": cannot be resolved: " + gai_strerror(error));
-  }
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(raw, freeaddrinfo);
-  auto name = SourceTowards(*raw).and_then(InterfaceOf);
-  if (!name)
+  auto name = Resolve(master, port, 0).and_then(SourceTowards).and_then(InterfaceOf);
+  if (!name) {
     return MakeError(name.error().code, "MASTER_ADDR=" + master + ": " + name.error().message);
+  }
+  return name;
+}
+
+Result<std::string> InterfaceWith(const std::string& address) {
+  auto name = Resolve(address, 0, AI_NUMERICHOST).and_then(InterfaceOf);
+  if (!name) return MakeError(name.error().code, address + ": " + name.error().message);
   return name;
 }
 

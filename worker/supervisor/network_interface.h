@@ -14,6 +14,9 @@ namespace everstep {
 // `master` is an IP address or a name that resolves. Sends nothing.
 Result<std::string> InterfaceTowards(const std::string& master, uint16_t port);
 
+// The one that has `address`, an IP address of this machine.
+Result<std::string> InterfaceWith(const std::string& address);
+
 }  // namespace everstep
 
 #endif  // EVERSTEP_WORKER_SUPERVISOR_NETWORK_INTERFACE_H_

@@ -73,6 +73,7 @@ TEST(PodBuilderTest, APodInFull) {
   },
   "spec": {
     "restartPolicy": "Never",
+    "terminationGracePeriodSeconds": 35,
     "hostname": "qwen-2",
     "subdomain": "qwen",
     "volumes": [
@@ -109,6 +110,7 @@ TEST(PodBuilderTest, APodInFull) {
           {"name": "EVERSTEP_CHECKPOINT_PATH", "value": "/ckpt"},
           {"name": "EVERSTEP_TRAIN_FILE", "value": "/etc/everstep/train.yaml"},
           {"name": "EVERSTEP_FIRST_START", "value": "1"},
+          {"name": "EVERSTEP_STOP_GRACE_SECONDS", "value": "30"},
           {"name": "HF_HOME", "value": "/ckpt/hf"}
         ],
         "volumeMounts": [
@@ -247,6 +249,19 @@ TEST(PodBuilderTest, NodesWithFaultsAreLeftAlone) {
   const OrderedJson& wish = affinity["preferredDuringSchedulingIgnoredDuringExecution"][0];
   EXPECT_EQ(DumpJson(wish["preference"]["matchExpressions"][0]["values"]), R"(["b","c"])");
   EXPECT_FALSE(BuildPod(Job("  train: {}\n"), 0, 0, kContext)["spec"].contains("affinity"));
+}
+
+TEST(PodBuilderTest, TheSupervisorEndsItsProcessesBeforeThePodIsEnded) {
+  const auto grace = [](const std::string& seconds) {
+    const OrderedJson pod = BuildPod(
+        Job("  train: {stage: sft}\n  template: {spec: {terminationGracePeriodSeconds: " + seconds +
+            "}}\n"),
+        0, 0, kContext);
+    EXPECT_EQ(DumpJson(pod["spec"]["terminationGracePeriodSeconds"]), seconds);
+    return Env(pod["spec"]["containers"][0], "EVERSTEP_STOP_GRACE_SECONDS");
+  };
+  EXPECT_EQ(grace("120"), "115");
+  EXPECT_EQ(grace("3"), "1");
 }
 
 TEST(PodBuilderTest, WishesForPlacement) {

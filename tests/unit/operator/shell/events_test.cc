@@ -131,7 +131,7 @@ TEST_F(EventsTest, ProgressIsWrittenOnceASecondAndShownAlways) {
   Progress(1);
   EXPECT_EQ(DumpJson(StatusOf()["progress"]),
             R"({"step":1,"totalSteps":100,"loss":1.5,"epoch":0.0,"tokensPerSecond":100.0,)"
-            R"("etaSeconds":50.0})");
+            R"("etaSeconds":50.0,"eta":"0:00:49"})");
   time().Advance(std::chrono::milliseconds(999));
   Progress(2);
   EXPECT_EQ(StatusOf()["progress"]["step"], 1);

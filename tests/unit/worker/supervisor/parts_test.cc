@@ -183,6 +183,7 @@ TEST(SupervisorOptionsTest, NamesEverythingThatIsWrong) {
 TEST(NetworkInterfaceTest, LoopbackAddressesAreTheLoopbacks) {
   EXPECT_EQ(*InterfaceTowards("127.0.0.1", 1), "lo");
   EXPECT_EQ(*InterfaceTowards("127.0.3.1", 1), "lo");
+  EXPECT_EQ(*InterfaceWith("127.0.0.1"), "lo");
 }
 
 TEST(NetworkInterfaceTest, AnAddressThatIsNoneIsNamed) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tests/support/frame_socket.h"
+#include "tests/support/temp_dir.h"
 
 namespace everstep {
 namespace {
@@ -362,6 +363,16 @@ TEST_F(SupervisorTest, ProcessesDieWithTheirSupervisor) {
   kill(supervisor_, SIGKILL);
   waitpid(std::exchange(supervisor_, -1), nullptr, 0);
   EXPECT_TRUE(AwaitTrue([&] { return !Exists(static_cast<pid_t>(started_->pid)); }));
+}
+
+TEST(SupervisorInstallTest, ItsCopyStartsElsewhere) {
+  const TempDir directory;
+  const std::string copy = directory.path() + "/supervisor";
+  EXPECT_EQ(std::system((kSupervisor + " --install " + copy).c_str()), 0);
+  EXPECT_EQ(std::system((copy + " --help > /dev/null").c_str()), 0);
+  const int refused = std::system(
+      (kSupervisor + " --install " + directory.path() + "/none/x 2> /dev/null").c_str());
+  EXPECT_EQ(WEXITSTATUS(refused), 2);
 }
 
 }  // namespace
