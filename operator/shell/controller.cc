@@ -9,11 +9,7 @@
 #include "operator/shell/observation.h"
 
 namespace everstep {
-namespace {
-
-constexpr std::chrono::seconds kRetryAfterError{1};
-
-}  // namespace
+namespace {}  // namespace
 
 Controller::Controller(Options options, ObjectClient& objects, const Clock& clock,
                        JobObserver& observer)
@@ -21,65 +17,43 @@ Controller::Controller(Options options, ObjectClient& objects, const Clock& cloc
       objects_(objects),
       clock_(clock),
       observer_(observer),
+      queue_(std::make_shared<WorkQueue>(WorkQueue::Options{}, clock)),
       writer_(objects, options_.status_threads) {}
 
 Controller::~Controller() { Stop(); }
 
 void Controller::Stop() {
-  {
-    const std::lock_guard lock(inbox_->mutex);
-    inbox_->ending = true;
-  }
-  inbox_->changed.notify_all();
-  if (thread_.joinable()) thread_.join();
+  queue_->End();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 void Controller::Start(RendezvousServer& server, const std::string& rendezvous_address) {
   server_ = &server;
   rendezvous_address_ = rendezvous_address;
-  objects_.Subscribe([inbox = inbox_](const std::string& kind, const std::string& key) {
-    if (kind == names::kKind) return inbox->Add(key);
+  objects_.Subscribe([queue = queue_](const std::string& kind, const std::string& key) {
+    if (kind == names::kKind) return queue->Add(key);
     if (kind != "Pod") return;
     // A pod's key is <job's key>-<replica>-<incarnation>.
-    inbox->Add(key.substr(0, key.rfind('-', key.rfind('-') - 1)));
+    queue->Add(key.substr(0, key.rfind('-', key.rfind('-') - 1)));
   });
   if (const auto jobs = objects_.List(names::kKind)) {
-    for (const OrderedJson& job : *jobs) Enqueue(KeyOf(job));
+    for (const OrderedJson& job : *jobs) queue_->Add(KeyOf(job));
   }
-  thread_ = std::thread([this] { Loop(); });
-}
-
-void Controller::Inbox::Add(const std::string& job) {
-  const std::lock_guard lock(mutex);
-  dirty.insert(job);
-  changed.notify_all();
+  for (int i = 0; i < options_.workers; ++i) threads_.emplace_back([this] { Loop(); });
 }
 
 void Controller::Loop() {
-  std::unique_lock lock(inbox_->mutex);
-  while (!inbox_->ending) {
-    for (auto due = due_.begin(); due != due_.end();) {
-      if (due->second > clock_.Now()) {
-        ++due;
-        continue;
-      }
-      inbox_->dirty.insert(due->first);
-      due = due_.erase(due);
+  while (const auto job = queue_->Get()) {
+    const auto again = ReconcileJob(*job);
+    if (again) {
+      queue_->Forget(*job);
+      if (*again) queue_->AddAfter(*job, **again);
+    } else {
+      LogWarning(again.error().message, {{"job", *job}});
+      queue_->AddAfterFailure(*job);
     }
-    if (inbox_->dirty.empty()) {
-      Duration wait = std::chrono::hours(1);
-      for (const auto& [job, at] : due_) wait = std::min(wait, at - clock_.Now());
-      inbox_->changed.wait_for(lock, wait,
-                               [&] { return inbox_->ending || !inbox_->dirty.empty(); });
-      continue;
-    }
-    const std::string job = *inbox_->dirty.begin();
-    inbox_->dirty.erase(inbox_->dirty.begin());
-    due_.erase(job);
-    lock.unlock();
-    const std::optional<Duration> again = ReconcileJob(job);
-    lock.lock();
-    if (again) due_[job] = clock_.Now() + *again;
+    queue_->Done(*job);
   }
 }
 
@@ -119,6 +93,7 @@ void Controller::ServeJob(const Observed& observed) {
   const std::string key = observed.job.key();
   const OrderedJson& status = observed.status;
   const bool suspended = status.is_object() && status.value("phase", "") == "Suspended";
+  const std::lock_guard lock(mutex_);
   if (suspended) served_.erase(key);
   if (spec.suspend || (suspended && !observed.pods.empty())) return;
   // One that was made anew under an old one's name is another job.
@@ -148,32 +123,25 @@ void Controller::ServeJob(const Observed& observed) {
 }
 
 void Controller::ForgetJob(const std::string& key) {
-  if (served_.erase(key) > 0) server_->RemoveJob(key);
   const std::lock_guard lock(mutex_);
+  if (served_.erase(key) > 0) server_->RemoveJob(key);
   progress_written_.erase(key);
 }
 
-std::optional<Duration> Controller::ReconcileJob(const std::string& key) {
+Result<std::optional<Duration>> Controller::ReconcileJob(const std::string& key) {
   auto observed = Observe(key);
-  if (!observed) {
-    if (observed.error().code == ErrorCode::kNotFound) {
-      ForgetJob(key);
-      return std::nullopt;
-    }
-    LogWarning(observed.error().message, {{"job", key}});
-    return kRetryAfterError;
+  if (!observed && observed.error().code == ErrorCode::kNotFound) {
+    ForgetJob(key);
+    return std::nullopt;
   }
+  if (!observed) return tl::unexpected(observed.error());
   if (!IsTerminal(observed->status)) ServeJob(*observed);
   const Plan plan = Reconcile(*observed, clock_.WallNow());
   if (!plan.reason.empty()) LogDebug("reconcile", {{"job", key}, {"decision", plan.reason}});
   // The status first: what the actions rest on (incarnations, charges) is known before they are
   // done. An action that is then lost is planned again from what is observed.
-  const auto written = WriteChanges(key, observed->status, plan.status);
-  if (!written) {
-    LogWarning(written.error().message, {{"job", key}});
-    return kRetryAfterError;
-  }
-  if (!*written) return Duration::zero();  // decided on what is no longer so
+  ASSIGN_OR_RETURN(const bool current, WriteChanges(key, observed->status, plan.status));
+  if (!current) return Duration::zero();  // decided on what is no longer so
   for (const PlannedAction& action : plan.actions) Execute(*observed, action);
   if (plan.status != observed->status) observer_.OnPhase(key, plan.status);
   return plan.requeue_after;
@@ -241,7 +209,7 @@ Status Controller::NoteCreateFailure(const std::string& job, const OrderedJson& 
                                      const Error& error) {
   LogWarning(error.message, {{"job", job}});
   if (error.code == ErrorCode::kUnavailable || error.code == ErrorCode::kDeadlineExceeded) {
-    inbox_->Add(job);
+    queue_->AddAfterFailure(job);
     return {};
   }
   const std::string message = object["kind"].get<std::string>() + " " +

@@ -1,26 +1,26 @@
 // The operator's loop around the pure core: observe, reconcile, execute, write the status; and the
 // answers to the fast loop (rendezvous), whose facts it writes to the same status.
 //
-// One thread reconciles; rendezvous calls from its own. Both change a job's status only through the
-// status writer, which retries on conflict, so status is the one source of truth.
+// Threads reconcile, each another job; rendezvous calls from its own. Both change a job's status
+// only through the status writer, which retries on conflict, so status is the one source of truth.
 #ifndef EVERSTEP_OPERATOR_SHELL_CONTROLLER_H_
 #define EVERSTEP_OPERATOR_SHELL_CONTROLLER_H_
 
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "common/clock.h"
 #include "common/result.h"
 #include "operator/api/object_client.h"
 #include "operator/core/reconcile.h"
 #include "operator/core/recovery.h"
+#include "operator/kube/work_queue.h"
 #include "operator/rendezvous/server.h"
 #include "operator/shell/status_writer.h"
 
@@ -44,6 +44,7 @@ class Controller final : public RendezvousEvents {
  public:
   struct Options {
     PodContext pod_context;   // but for the rendezvous address
+    int workers = 1;          // threads that reconcile, each another job
     int status_threads = 1;   // 0: events write their facts before they return
     int default_threads = 1;  // per process, where a spec does not say
   };
@@ -76,19 +77,9 @@ class Controller final : public RendezvousEvents {
                      const std::string& reason) override;
 
  private:
-  // What the subscription to the objects writes to. It outlives this controller: changes may still
-  // be told while it ends.
-  struct Inbox {
-    void Add(const std::string& job);
-    std::mutex mutex;
-    std::condition_variable changed;
-    std::set<std::string> dirty;
-    bool ending = false;
-  };
-
   void Loop();
-  void Enqueue(const std::string& job) { inbox_->Add(job); }
-  std::optional<Duration> ReconcileJob(const std::string& key);
+  // When to look again, if nothing happens before. An error: it did not work.
+  Result<std::optional<Duration>> ReconcileJob(const std::string& key);
   Result<Observed> Observe(const std::string& key);
   void ServeJob(const Observed& observed);
   void ForgetJob(const std::string& key);
@@ -108,14 +99,13 @@ class Controller final : public RendezvousEvents {
   RendezvousServer* server_ = nullptr;
   std::string rendezvous_address_;
 
-  const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
-  std::map<std::string, TimePoint> due_;  // the thread's own
-  // The uid of each job that rendezvous knows; the thread's own.
-  std::map<std::string, std::string> served_;
+  // Shared with the subscription to the objects: changes may still be told while this ends.
+  const std::shared_ptr<WorkQueue> queue_;
   std::mutex mutex_;
+  std::map<std::string, std::string> served_;  // the uid of each job that rendezvous knows
   std::map<std::string, TimePoint> progress_written_;
   StatusWriter writer_;
-  std::thread thread_;
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace everstep

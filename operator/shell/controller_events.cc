@@ -151,7 +151,7 @@ RecoveryDecision Controller::OnPodGone(const std::string& job, const Incident& i
     }
     return true;
   });
-  Enqueue(job);
+  queue_->Add(job);
   return {RecoveryDecision::Kind::kReplacePod, {}, "its pod is gone: a new one takes its place"};
 }
 
@@ -261,7 +261,7 @@ void Controller::OnReplicaLost(const std::string& job, int replica, int incarnat
                                const std::string& reason) {
   LogDebug("replica lost",
            {{"job", job}, {"pod", names::Pod(job, replica, incarnation)}, {"reason", reason}});
-  Enqueue(job);
+  queue_->Add(job);
 }
 
 }  // namespace everstep

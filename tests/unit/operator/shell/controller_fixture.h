@@ -105,6 +105,7 @@ class ControllerFixture : public testing::Test {
   void MakeController() {
     controller_ =
         std::make_unique<Controller>(Controller::Options{.pod_context = {.token = "secret"},
+                                                         .workers = 2,
                                                          .status_threads = status_threads_,
                                                          .default_threads = 2},
                                      *client_, clock_, observer_);
