@@ -33,6 +33,12 @@ target_compile_definitions(everstep_asio INTERFACE BOOST_ASIO_NO_DEPRECATED)
 target_compile_options(everstep_asio INTERFACE
   "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:EVERSTEP_TORCH>>>:SHELL:-include utility>")
 
+# HTTP towards API servers; its own CMake config asks for parts of Boost that its users do not need.
+find_library(CPPREST_LIBRARY cpprest REQUIRED)
+add_library(everstep_cpprest INTERFACE)
+target_link_libraries(everstep_cpprest INTERFACE
+  ${CPPREST_LIBRARY} OpenSSL::SSL OpenSSL::Crypto Boost::headers Threads::Threads)
+
 if(EVERSTEP_WORKER)
   set(torch_root ${EVERSTEP_TORCH_ROOT}/torch)
   if(NOT EXISTS ${torch_root}/lib/libtorch_cpu.so)

@@ -119,7 +119,7 @@ Result<Document> ParseDocument(std::string_view text, const std::string& source)
                              " documents: give one TrainingJob a file");
     }
     if (!nodes.front().IsMap()) {
-      return InvalidArgument(source + ":1: is not a mapping: a TrainingJob starts with apiVersion");
+      return InvalidArgument(source + ":1: is not a mapping: it starts with apiVersion");
     }
     ASSIGN_OR_RETURN(document.value, Converter(document).Convert(nodes.front(), "", 0));
   } catch (const YAML::Exception& e) {

@@ -20,8 +20,8 @@ struct ObjectRef {
 };
 
 struct DeleteOptions {
-  std::string uid;  // "" = whichever object has the name; else kConflict when it is another
-  std::optional<int> grace_period_seconds;
+  std::string uid = {};  // "" = whichever object has the name; else kConflict when it is another
+  std::optional<int> grace_period_seconds = {};
 };
 
 // Thread-safe. Objects are JSON as the server has them. How the server's answers come back:
@@ -43,8 +43,7 @@ class RestClient {
   virtual Result<OrderedJson> Create(const ResourceType& type, const OrderedJson& object) = 0;
   // kConflict unless metadata.resourceVersion is the newest.
   virtual Result<OrderedJson> Update(const ResourceType& type, const OrderedJson& object) = 0;
-  virtual Result<OrderedJson> UpdateStatus(const ResourceType& type,
-                                           const OrderedJson& object) = 0;
+  virtual Result<OrderedJson> UpdateStatus(const ResourceType& type, const OrderedJson& object) = 0;
   // A JSON merge patch (RFC 7396).
   virtual Result<OrderedJson> Patch(const ResourceType& type, const ObjectRef& ref,
                                     const OrderedJson& patch) = 0;
