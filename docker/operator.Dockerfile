@@ -1,6 +1,6 @@
 # The operator's image, and the small one of the two: beside everstep-operator it carries
-# everstep-supervisor, which an init container copies from here into pods with other people's
-# images. docker/README.md says how to build it.
+# everstep-supervisor, which an init container installs from here (--install) into pods with other
+# people's images. docker/README.md says how to build it.
 ARG BASE=docker.io/library/debian:bookworm-slim
 
 FROM ${BASE} AS build
