@@ -6,13 +6,15 @@
 JOBS ?= $(shell nproc)
 WERROR ?= $(if $(CI),ON,OFF)
 PROGRAMS := everstep everstep-supervisor everstep-worker
+# What the cluster's tests run, beside the base and the pause image.
+IMAGES := worker
 CXX_FILES := git ls-files '*.h' '*.cc'
 
 # Recipes share build folders, and ninja runs in parallel by itself.
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-tests build build-all test test-unit test-recovery test-asan test-tsan \
-        bench demo format clean
+        cluster-tools images test-cluster bench demo format clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +57,15 @@ test-asan: setup-tests build-asan/build.ninja ## The unit tests under ASan and U
 test-tsan: setup-tests build-tsan/build.ninja ## The unit tests of all that has threads under TSan
 	cmake --build build-tsan -j $(JOBS)
 	@JOBS=$(JOBS) scripts/run-tests tsan:unit
+
+cluster-tools: ## Install the Kubernetes of the cluster tests (15 minutes at first)
+	@tests/cluster/install
+
+images: build ## Build the container images from build/bin, into build/images
+	@tests/cluster/images base pause $(IMAGES)
+
+test-cluster: build-all cluster-tools images ## The tests on a real Kubernetes (as root)
+	@JOBS=1 scripts/run-tests release:cluster
 
 bench: build-all ## Measure, beside LLaMA-Factory and Gloo, into build/bench (long; 6 GB at first)
 	@scripts/bench

@@ -85,7 +85,7 @@ function(everstep_program name)
   endif()
 endfunction()
 
-# LABELS: unit (default), golden, e2e, recovery. ARGUMENTS and TIMEOUT_SECONDS go to ctest.
+# LABELS: unit (default), golden, e2e, recovery, cluster. ARGUMENTS and TIMEOUT_SECONDS go to ctest.
 function(everstep_test name)
   cmake_parse_arguments(ARG "TORCH" "TIMEOUT_SECONDS" "SOURCES;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
