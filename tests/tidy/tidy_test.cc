@@ -76,6 +76,7 @@ bool MayInclude(const std::string& from, const std::string& to) {
       {"common", {}},
       {"operator/api", {"common"}},
       {"operator/core", {"common", "operator/api"}},
+      {"operator/http", {"common"}},
       {"operator/kube", {"common", "operator/api"}},
       {"operator/local", {"common", "operator/api"}},
       {"operator/rendezvous", {"common"}},
