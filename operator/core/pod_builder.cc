@@ -81,9 +81,9 @@ OrderedJson BuildEnvironment(const TrainingJob& job, int replica, int incarnatio
   env.Set("EVERSTEP_INCARNATION", incarnation);
   env.Set("EVERSTEP_PROCESSES", spec.processes_per_replica);
   env.Set("EVERSTEP_RENDEZVOUS", context.rendezvous);
-  if (context.rendezvous_ca.empty()) {
-    env.Set("EVERSTEP_TOKEN", context.token);
-  } else {
+  // With certificates it is for the processes among themselves only.
+  env.Set("EVERSTEP_TOKEN", context.token);
+  if (!context.rendezvous_ca.empty()) {
     env.Set("EVERSTEP_RENDEZVOUS_CA", context.rendezvous_ca);
     env.Set("EVERSTEP_RENDEZVOUS_NAME", context.rendezvous_name);
     env.Set("EVERSTEP_TOKEN_FILE", std::string(kTokenDirectory) + "/token");

@@ -13,8 +13,9 @@ namespace everstep {
 // What the pods of a job need to know beside its spec.
 struct PodContext {
   std::string rendezvous = {};  // host:port
-  // Without certificates pods show `token`. With them (PEM) they talk TLS, expect `rendezvous_name`
-  // in the server's certificate and show their service account's token for audience "everstep".
+  // What the job's processes show each other, and rendezvous too where there are no certificates.
+  // With them (PEM) pods talk TLS to it, expect `rendezvous_name` in its certificate and show their
+  // service account's token for audience "everstep".
   std::string token = {};
   std::string rendezvous_ca = {};
   std::string rendezvous_name = {};

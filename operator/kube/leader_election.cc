@@ -78,6 +78,11 @@ bool LeaderElection::AwaitLeadership() {
   return leading_ && !stopping_;
 }
 
+bool LeaderElection::IsLeading() {
+  const std::lock_guard lock(mutex_);
+  return leading_;
+}
+
 void LeaderElection::Stop() {
   {
     const std::lock_guard lock(mutex_);

@@ -70,6 +70,7 @@ class LeaderElection {
 
   // Waits until this one leads; false when it was stopped before.
   bool AwaitLeadership();
+  bool IsLeading();
   // Gives the Lease up, so that another need not wait.
   void Stop();
 

@@ -81,6 +81,7 @@ Result<Observed> Controller::Observe(const std::string& key) {
   const auto claim = objects_.Get("PersistentVolumeClaim", KeyBeside(key, ClaimName(observed.job)));
   if (claim) observed.claim = ViewOfClaim(*claim);
   observed.pod_context = options_.pod_context;
+  if (options_.token_of) observed.pod_context.token = options_.token_of(observed.job);
   observed.pod_context.rendezvous = rendezvous_address_;
   observed.default_threads = options_.default_threads;
   return observed;
@@ -102,7 +103,7 @@ void Controller::ServeJob(const Observed& observed) {
   served = observed.job.uid;
   SessionOptions session;
   session.job = key;
-  session.token = options_.pod_context.token;
+  session.token = observed.pod_context.token;
   session.replicas = spec.replicas;
   session.processes_per_replica = spec.processes_per_replica;
   session.min_members = spec.elastic.min_replicas * spec.processes_per_replica;

@@ -43,7 +43,9 @@ class JobObserver {
 class Controller final : public RendezvousEvents {
  public:
   struct Options {
-    PodContext pod_context;   // but for the rendezvous address
+    PodContext pod_context;  // but for the rendezvous address
+    // The job's own token; without it all jobs have that of pod_context.
+    std::function<std::string(const TrainingJob&)> token_of = nullptr;
     int workers = 1;          // threads that reconcile, each another job
     int status_threads = 1;   // 0: events write their facts before they return
     int default_threads = 1;  // per process, where a spec does not say

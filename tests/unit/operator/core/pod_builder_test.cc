@@ -184,7 +184,7 @@ TEST(PodBuilderTest, WithCertificatesAPodShowsItsAccountsToken) {
   context.rendezvous_name = "rendezvous.everstep.svc";
   const OrderedJson pod = BuildPod(job, 0, 0, context);
   const OrderedJson& worker = pod["spec"]["containers"][0];
-  EXPECT_EQ(Env(worker, "EVERSTEP_TOKEN"), "-");
+  EXPECT_EQ(Env(worker, "EVERSTEP_TOKEN"), "secret");
   EXPECT_EQ(Env(worker, "EVERSTEP_RENDEZVOUS_CA"), "PEM");
   EXPECT_EQ(Env(worker, "EVERSTEP_RENDEZVOUS_NAME"), "rendezvous.everstep.svc");
   EXPECT_EQ(Env(worker, "EVERSTEP_TOKEN_FILE"), "/var/run/secrets/everstep.dev/token");
