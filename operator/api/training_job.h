@@ -100,6 +100,9 @@ struct TrainingJob {
   std::string key() const { return MakeKey(namespace_name, name); }
 };
 
+// Whether the template sends all pods to the same node.
+bool IsBoundToOneNode(const TrainingJobSpec& spec);
+
 // Every problem of the manifest in one error, a line each, with its place and the remedy.
 Result<TrainingJob> ParseTrainingJob(const Document& document);
 // An object that was checked before (from the store or the API server).
