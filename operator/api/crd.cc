@@ -1,5 +1,6 @@
 #include "operator/api/crd.h"
 
+#include "common/strings.h"
 #include "operator/api/job_rules.h"
 #include "operator/api/names.h"
 #include "operator/api/schema.h"
@@ -277,7 +278,35 @@ OrderedJson RootSchema() {
   return schema;
 }
 
+// ---- The list of fields ----
+
+std::string Describe(const FieldRule& field) {
+  static const char* const kTypes[] = {
+      "object",          "open object", "mapping", "text map",  "free",         "integer", "number",
+      "integer or auto", "boolean",     "text",    "text list", "integer list", "list"};
+  std::string line = std::string(field.path) + ": " + kTypes[static_cast<int>(field.type)];
+  const bool ranged = field.type == FieldType::kInteger || field.type == FieldType::kNumber ||
+                      field.type == FieldType::kIntegerOrAuto ||
+                      field.type == FieldType::kIntegerList;
+  if (ranged) line += " " + NumberText(field.minimum) + ".." + NumberText(field.maximum);
+  if (!field.choices.empty()) {
+    line += " " + Join({field.choices.begin(), field.choices.end()}, "|");
+  }
+  if (field.longest > 0) line += ", at most " + std::to_string(field.longest) + " characters";
+  if (field.most > 0) line += ", at most " + std::to_string(field.most) + " entries";
+  if (!field.preset.empty()) line += ", default " + std::string(field.preset);
+  if (field.required) line += ", required";
+  if (field.live) line += ", live";
+  return line + "\n";
+}
+
 }  // namespace
+
+std::string FieldListText() {
+  std::string text;
+  for (const FieldRule& field : TrainingJobFields()) text += Describe(field);
+  return text;
+}
 
 OrderedJson BuildCrd() {
   OrderedJson version = {{"name", "v1alpha1"}, {"served", true}, {"storage", true}};

@@ -13,6 +13,9 @@ OrderedJson BuildCrd();
 // As crds/everstep.dev_trainingjobs.yaml has it.
 std::string CrdYaml();
 
+// Every field of a TrainingJob, a line each: "spec.replicas: integer 1..4096, default 1, live".
+std::string FieldListText();
+
 }  // namespace everstep
 
 #endif  // EVERSTEP_OPERATOR_API_CRD_H_
