@@ -14,7 +14,7 @@ CXX_FILES := git ls-files '*.h' '*.cc'
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-tests build build-all test test-unit test-recovery test-asan test-tsan \
-        cluster-tools images test-cluster bench demo format clean
+        cluster-tools images test-cluster manifests bench demo format clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,10 @@ images: build ## Build the container images from build/bin, into build/images
 
 test-cluster: build-all cluster-tools images ## The tests on a real Kubernetes (as root)
 	@JOBS=1 scripts/run-tests release:cluster
+
+manifests: setup build/build.ninja ## Write crds/, the chart's copy and dist/install.yaml
+	cmake --build build -j $(JOBS) --target everstep-crd
+	@scripts/make-manifests
 
 bench: build-all ## Measure, beside LLaMA-Factory and Gloo, into build/bench (long; 6 GB at first)
 	@scripts/bench

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <regex>
 
 #include "common/strings.h"
 
@@ -10,106 +11,40 @@ namespace {
 
 using enum FieldType;
 
-const std::vector<FieldRule>& Rules() {
-  static const std::vector<FieldRule> rules{
-      {"apiVersion", kText},
-      {"kind", kText},
-      {"metadata", kMapping},
-      {"status", kFree},
-      {"spec", kObject},
-      {"spec.replicas", kInteger, 1, 4096},
-      {"spec.processesPerReplica", kInteger, 1, 64},
-      {"spec.gpusPerReplica", kInteger, 0, 64},
-      {"spec.threadsPerProcess", kInteger, 1, 1024},
-      {"spec.elastic", kObject},
-      {"spec.elastic.minReplicas", kInteger, 1, 4096},
-      {"spec.elastic.onShrink", kText, 0, 0, {"KeepGlobalBatch", "ScaleBatch"}},
-      {"spec.elastic.lrScaling", kText, 0, 0, {"Linear", "Sqrt", "None"}},
-      {"spec.spares", kInteger, 0, 1024},
-      {"spec.image", kText},
-      {"spec.command", kTextList},
-      {"spec.args", kTextList},
-      {"spec.env", kList},
-      {"spec.resources", kMapping},
-      {"spec.template", kMapping},
-      {"spec.train", kFree},
-      {"spec.trainFrom", kObject},
-      {"spec.trainFrom.configMapKeyRef", kObject},
-      {"spec.trainFrom.configMapKeyRef.name", kText},
-      {"spec.trainFrom.configMapKeyRef.key", kText},
-      {"spec.rendezvous", kObject},
-      {"spec.rendezvous.port", kInteger, 1, 65535},
-      {"spec.rendezvous.networkInterface", kText},
-      {"spec.rendezvous.hostNetwork", kBool},
-      {"spec.rendezvous.timeoutSeconds", kInteger, 1, 86400},
-      {"spec.checkpoint", kObject},
-      {"spec.checkpoint.claimName", kText},
-      {"spec.checkpoint.claimTemplate", kMapping},
-      {"spec.checkpoint.path", kText},
-      {"spec.checkpoint.keepLast", kInteger, 1, 10000},
-      {"spec.checkpoint.milestoneSteps", kInteger, 1},
-      {"spec.checkpoint.intervalSteps", kInteger, 1},
-      {"spec.recovery", kObject},
-      {"spec.recovery.maxRestarts", kInteger, 0, 100000},
-      {"spec.recovery.windowSeconds", kInteger, 1},
-      {"spec.recovery.maxNoProgress", kInteger, 1, 1000},
-      {"spec.recovery.inPlaceBeforeRecreate", kInteger, 0, 1000},
-      {"spec.recovery.backoff", kObject},
-      {"spec.recovery.backoff.initialSeconds", kNumber, 0, 86400},
-      {"spec.recovery.backoff.maxSeconds", kNumber, 0, 86400},
-      {"spec.recovery.fatalExitCodes", kIntegerList, 1, 255},
-      {"spec.recovery.excludeNodeAfter", kInteger, 1, 1000},
-      {"spec.health", kObject},
-      {"spec.health.heartbeatTimeoutSeconds", kNumber, 0.1, 3600},
-      {"spec.health.stepTimeoutSeconds", kIntegerOrAuto, 1, 86400},
-      {"spec.health.startupDeadlineSeconds", kInteger, 1, 86400},
-      {"spec.health.stuckTerminatingSeconds", kInteger, 1, 86400},
-      {"spec.suspend", kBool},
-      {"spec.queueName", kText},
-      {"spec.managedBy", kText},
-      {"spec.scheduling", kObject},
-      {"spec.scheduling.gang", kText, 0, 0, {"None", "Volcano", "Coscheduling", "Native"}},
-      {"spec.scheduling.priorityClassName", kText},
-      {"spec.scheduling.topologyKey", kText},
-      {"spec.activeDeadlineSeconds", kInteger, 1},
-      {"spec.ttlSecondsAfterFinished", kInteger, 0},
-      {"spec.cleanPodPolicy", kText, 0, 0, {"None", "Running", "All"}},
-      {"spec.networkPolicy", kText, 0, 0, {"None", "Isolated"}},
-  };
-  return rules;
+std::vector<std::string_view> NamesBelow(const std::string& parent) {
+  std::vector<std::string_view> names;
+  for (const FieldRule* field : FieldsBelow(parent)) names.push_back(FieldName(*field));
+  return names;
 }
 
-const FieldRule* Find(std::string_view path) {
-  const auto& rules = Rules();
-  const auto found =
-      std::ranges::find_if(rules, [&](const FieldRule& rule) { return rule.path == path; });
-  return found == rules.end() ? nullptr : &*found;
-}
-
-// The names that may stand below `parent`.
-std::vector<std::string_view> ChildrenOf(const std::string& parent) {
-  std::vector<std::string_view> children;
-  const std::string prefix = parent.empty() ? "" : parent + ".";
-  for (const FieldRule& rule : Rules()) {
-    if (!rule.path.starts_with(prefix)) continue;
-    const std::string_view rest = rule.path.substr(prefix.size());
-    if (rest.find('.') == std::string_view::npos) children.push_back(rest);
-  }
-  return children;
+// Code points, as the API server counts: in UTF-8 all but the first byte of one are 10xxxxxx.
+size_t Length(const std::string& text) {
+  return static_cast<size_t>(
+      std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
 class Checker {
  public:
   explicit Checker(const Document& document) : document_(document) {}
 
-  void CheckObject(const OrderedJson& object, const std::string& path) {
+  // `fields` is the path of its rules: that of an entry of a list has no index.
+  void CheckObject(const OrderedJson& object, const std::string& path, const std::string& fields,
+                   bool open = false) {
+    const auto below = [](const std::string& parent, const std::string& key) {
+      return parent.empty() ? key : parent + "." + key;
+    };
+    for (const FieldRule* field : FieldsBelow(fields)) {
+      const std::string name(FieldName(*field));
+      const bool given = object.contains(name) && !object[name].is_null();
+      if (field->required && !given && !path.empty()) Complain(path, "needs " + name);
+    }
     for (const auto& [key, value] : object.items()) {
-      const std::string child = path.empty() ? key : path + "." + key;
-      const FieldRule* rule = Find(child);
+      const FieldRule* rule = FindField(below(fields, key));
       if (rule == nullptr) {
-        Complain(child, "unknown field" + DidYouMean(key, ChildrenOf(path)));
+        if (!open)
+          Complain(below(path, key), "unknown field" + DidYouMean(key, NamesBelow(fields)));
       } else if (!value.is_null()) {
-        CheckValue(*rule, value, child);
+        CheckValue(*rule, value, below(path, key));
       }
     }
   }
@@ -126,10 +61,10 @@ class Checker {
       case kFree:
         return;
       case kObject:
+      case kOpen:
       case kMapping:
-        if (!value.is_object()) return Complain(path, "must be a mapping, is " + Show(value));
-        if (rule.type == kObject) CheckObject(value, path);
-        return;
+      case kTextMap:
+        return CheckMapping(rule, value, path);
       case kBool:
         if (!value.is_boolean()) Complain(path, "must be true or false, is " + Show(value));
         return;
@@ -149,9 +84,36 @@ class Checker {
     }
   }
 
+  void CheckMapping(const FieldRule& rule, const OrderedJson& value, const std::string& path) {
+    if (!value.is_object()) return Complain(path, "must be a mapping, is " + Show(value));
+    CheckCount(rule, value, path);
+    if (rule.type == kObject || rule.type == kOpen) {
+      CheckObject(value, path, std::string(rule.path), rule.type == kOpen);
+    }
+    if (rule.type != kTextMap) return;
+    for (const auto& [key, text] : value.items()) CheckText(rule, text, path + "." + key);
+  }
+
+  void CheckCount(const FieldRule& rule, const OrderedJson& value, const std::string& path) {
+    if (rule.most == 0 || value.size() <= rule.most) return;
+    Complain(path, "must have at most " + std::to_string(rule.most) + " entries, has " +
+                       std::to_string(value.size()));
+  }
+
   void CheckText(const FieldRule& rule, const OrderedJson& value, const std::string& path) {
-    if (!value.is_string()) return Complain(path, "must be text, is " + Show(value));
+    if (!value.is_string()) {
+      const bool quotable = value.is_number() || value.is_boolean();
+      return Complain(path, std::string("must be text") + (quotable ? " (quote it)" : "") +
+                                ", is " + Show(value));
+    }
     const auto text = value.get<std::string>();
+    if (rule.longest > 0 && Length(text) > rule.longest) {
+      Complain(path, "must be at most " + std::to_string(rule.longest) + " characters long, has " +
+                         std::to_string(Length(text)));
+    }
+    if (rule.form != nullptr && !HasForm(text, *rule.form)) {
+      Complain(path, std::string(rule.form->must) + ", is '" + text + "'");
+    }
     if (rule.choices.empty() || std::ranges::find(rule.choices, text) != rule.choices.end()) return;
     Complain(path, "must be one of " + Join({rule.choices.begin(), rule.choices.end()}, ", ") +
                        ", is '" + text + "'");
@@ -171,14 +133,17 @@ class Checker {
 
   void CheckList(const FieldRule& rule, const OrderedJson& value, const std::string& path) {
     if (!value.is_array()) return Complain(path, "must be a list, is " + Show(value));
+    CheckCount(rule, value, path);
     for (size_t i = 0; i < value.size(); ++i) {
       const std::string item = path + "[" + std::to_string(i) + "]";
-      if (rule.type == kTextList && !value[i].is_string()) {
-        Complain(item, "must be text (quote it), is " + Show(value[i]));
+      if (rule.type == kTextList) {
+        CheckText(rule, value[i], item);
       } else if (rule.type == kIntegerList) {
         CheckNumber(rule, value[i], item, "a whole number");
-      } else if (rule.type == kList && !value[i].is_object()) {
+      } else if (!value[i].is_object()) {
         Complain(item, "must be a mapping, is " + Show(value[i]));
+      } else {
+        CheckObject(value[i], item, std::string(rule.path));
       }
     }
   }
@@ -195,6 +160,13 @@ class Checker {
 
 }  // namespace
 
+bool HasForm(const std::string& text, const TextForm& form) {
+  // std::regex recurses for every character.
+  constexpr size_t kLongest = 1024;
+  if (text.size() > kLongest) return false;
+  return std::regex_match(text, std::regex(form.pattern.begin(), form.pattern.end()));
+}
+
 std::string NumberText(double number) {
   if (number == std::floor(number)) return std::to_string(static_cast<int64_t>(number));
   std::string text = std::to_string(number);
@@ -202,11 +174,9 @@ std::string NumberText(double number) {
   return text;
 }
 
-std::span<const FieldRule> TrainingJobFields() { return Rules(); }
-
 std::vector<std::string> CheckFields(const Document& document) {
   Checker checker(document);
-  checker.CheckObject(document.value, "");
+  checker.CheckObject(document.value, "", "");
   return std::move(checker.problems);
 }
 

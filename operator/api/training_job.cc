@@ -1,8 +1,10 @@
 #include "operator/api/training_job.h"
 
 #include <algorithm>
+#include <set>
 
 #include "common/strings.h"
+#include "operator/api/job_rules.h"
 #include "operator/api/names.h"
 #include "operator/api/schema.h"
 
@@ -89,13 +91,6 @@ TrainingJobSpec ReadSpec(const OrderedJson& json) {
   return spec;
 }
 
-// A label of the DNS: what a Service and a pod's host name can be called.
-bool IsDnsLabel(const std::string& name) {
-  const auto plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
-  return !name.empty() && plain(name.front()) && plain(name.back()) &&
-         std::ranges::all_of(name, [&](char c) { return plain(c) || c == '-'; });
-}
-
 class Validator {
  public:
   explicit Validator(const Document& document) : document_(document) {}
@@ -103,48 +98,26 @@ class Validator {
   void CheckIdentity() {
     Require("apiVersion", names::kApiVersion);
     Require("kind", names::kKind);
+    if (At(document_.value, "spec").is_null()) {
+      Complain("spec", "is missing: it says what to train");
+    }
     const OrderedJson& name = At(document_.value, "metadata.name");
     if (name.is_null()) {
       Complain("metadata.name", "is missing: give the job a name");
     } else if (!name.is_string()) {
       Complain("metadata.name", "must be text (quote it), is " + DumpJson(name));
-    } else if (!IsDnsLabel(name.get<std::string>())) {
-      Complain("metadata.name",
-               "must be lower-case letters, digits and '-' (not first or last), is '" +
-                   name.get<std::string>() + "'");
-    } else if (name.get<std::string>().size() > names::kMaxJobNameLength) {
-      Complain("metadata.name", "must be at most " + std::to_string(names::kMaxJobNameLength) +
-                                    " characters long (pods are named after it), has " +
-                                    std::to_string(name.get<std::string>().size()));
-    }
-    if (At(document_.value, "spec").is_null()) {
-      Complain("spec", "is missing: it says what to train");
+    } else {
+      for (const NameRule& rule : NameRules()) {
+        const std::string complaint = rule.complaint(name.get<std::string>());
+        if (!complaint.empty()) return Complain("metadata.name", complaint);
+      }
     }
   }
 
   void CheckSpec(const TrainingJobSpec& spec) {
-    CheckWhatRuns(spec);
-    if (spec.elastic.min_replicas > spec.replicas) {
-      Complain("spec.elastic.minReplicas", "must be at most spec.replicas (" +
-                                               std::to_string(spec.replicas) + "), is " +
-                                               std::to_string(spec.elastic.min_replicas));
-    }
-    if (spec.gpus_per_replica > 0 && spec.processes_per_replica > spec.gpus_per_replica) {
-      Complain("spec.processesPerReplica", "must be at most spec.gpusPerReplica (" +
-                                               std::to_string(spec.gpus_per_replica) + "), is " +
-                                               std::to_string(spec.processes_per_replica));
-    }
-    if (!spec.checkpoint.claim_name.empty() && !spec.checkpoint.claim_template.is_null()) {
-      Complain("spec.checkpoint.claimTemplate", "and claimName are both given: keep one");
-    }
-    if (!spec.checkpoint.path.starts_with("/")) {
-      Complain("spec.checkpoint.path",
-               "must be an absolute path, is '" + spec.checkpoint.path + "'");
-    }
-    if (spec.recovery.backoff_initial_seconds > spec.recovery.backoff_max_seconds) {
-      Complain("spec.recovery.backoff.initialSeconds",
-               "must be at most maxSeconds (" + NumberText(spec.recovery.backoff_max_seconds) +
-                   "), is " + NumberText(spec.recovery.backoff_initial_seconds));
+    for (const JobRule& rule : JobRules()) {
+      const std::string complaint = rule.complaint(spec);
+      if (!complaint.empty()) Complain(std::string(rule.path), complaint);
     }
     CheckEnv(spec.env);
   }
@@ -152,47 +125,15 @@ class Validator {
   std::vector<std::string> problems;
 
  private:
-  void CheckWhatRuns(const TrainingJobSpec& spec) {
-    const bool train = !spec.train.is_null();
-    const bool from = !At(document_.value, "spec.trainFrom").is_null();
-    if (train && from) {
-      Complain("spec.trainFrom", "and spec.train are both given: keep one");
-    } else if (train && !spec.train.is_object()) {
-      Complain("spec.train", "must be a mapping: the content of a LLaMA-Factory training file");
-    } else if (from && (spec.train_config_map.empty() || spec.train_config_map_key.empty())) {
-      Complain("spec.trainFrom", "needs configMapKeyRef: {name: ..., key: ...}");
-    } else if (!train && !from && spec.command.empty()) {
-      Complain("spec.train",
-               "is missing: give a LLaMA-Factory training file here, or "
-               "spec.trainFrom, or spec.command for a program of your own");
-    }
-    if (!spec.args.empty() && spec.command.empty()) {
-      Complain("spec.args", "needs spec.command: the program that they are for");
-    }
-  }
-
   void CheckEnv(const OrderedJson& env) {
+    std::set<std::string> seen;
     for (size_t i = 0; i < env.size(); ++i) {
       const std::string path = "spec.env[" + std::to_string(i) + "]";
-      const OrderedJson& entry = env[i];
-      if (!entry.contains("name") || !entry["name"].is_string() || entry["name"] == "") {
-        Complain(path, "needs a name that is text");
-        continue;
+      for (const EnvRule& rule : EnvRules()) {
+        if (!rule.holds(env[i])) Complain(path, std::string(rule.message));
       }
-      for (const auto& [key, value] : entry.items()) {
-        const std::vector<std::string_view> known{"name", "value", "valueFrom"};
-        if (std::ranges::find(known, key) == known.end()) {
-          Complain(path + "." + key, "unknown field" + DidYouMean(key, known));
-        }
-      }
-      if (entry.contains("value") && !entry["value"].is_string()) {
-        Complain(path + ".value", "must be text (quote it), is " + DumpJson(entry["value"]));
-      }
-      if (entry.contains("valueFrom") && !entry["valueFrom"].is_object()) {
-        Complain(path + ".valueFrom", "must be a mapping");
-      } else if (entry.contains("valueFrom") == entry.contains("value")) {
-        Complain(path, "needs either value or valueFrom");
-      }
+      const auto name = env[i]["name"].get<std::string>();
+      if (!seen.insert(name).second) Complain(path, name + " is given twice: remove one");
     }
   }
 
@@ -221,6 +162,12 @@ std::string BareTrainingFileHint(const Document& document) {
 }
 
 }  // namespace
+
+bool IsBoundToOneNode(const TrainingJobSpec& spec) {
+  const OrderedJson& node = At(spec.pod_template, "spec.nodeName");
+  const OrderedJson& selector = At(spec.pod_template, "spec.nodeSelector");
+  return !node.is_null() || (selector.is_object() && selector.contains("kubernetes.io/hostname"));
+}
 
 Result<TrainingJob> ParseTrainingJob(const Document& document) {
   if (const std::string hint = BareTrainingFileHint(document); !hint.empty()) {

@@ -19,6 +19,8 @@ struct ElasticSpec {
   int min_replicas = 1;
   std::string on_shrink = "KeepGlobalBatch";
   std::string lr_scaling = "None";
+
+  bool operator==(const ElasticSpec&) const = default;
 };
 
 struct RendezvousSpec {
@@ -26,6 +28,8 @@ struct RendezvousSpec {
   std::string network_interface = "auto";
   bool host_network = false;
   int timeout_seconds = 600;
+
+  bool operator==(const RendezvousSpec&) const = default;
 };
 
 struct CheckpointSpec {
@@ -35,6 +39,8 @@ struct CheckpointSpec {
   std::optional<int> keep_last;
   std::optional<int> milestone_steps;
   std::optional<int> interval_steps;
+
+  bool operator==(const CheckpointSpec&) const = default;
 };
 
 struct RecoverySpec {
@@ -46,6 +52,8 @@ struct RecoverySpec {
   double backoff_max_seconds = 300;
   std::vector<int> fatal_exit_codes{2, 3, 78};
   int exclude_node_after = 2;
+
+  bool operator==(const RecoverySpec&) const = default;
 };
 
 struct HealthSpec {
@@ -53,12 +61,16 @@ struct HealthSpec {
   std::optional<int> step_timeout_seconds;  // absent: learned
   int startup_deadline_seconds = 1800;
   int stuck_terminating_seconds = 60;
+
+  bool operator==(const HealthSpec&) const = default;
 };
 
 struct SchedulingSpec {
   std::string gang = "None";
   std::string priority_class_name;
   std::string topology_key;  // replicas are kept near each other by this label of nodes
+
+  bool operator==(const SchedulingSpec&) const = default;
 };
 
 struct TrainingJobSpec {
@@ -88,6 +100,7 @@ struct TrainingJobSpec {
   std::string managed_by;  // "" or kManager: this operator's
 
   int world_size() const { return replicas * processes_per_replica; }
+  bool operator==(const TrainingJobSpec&) const = default;
 };
 
 struct TrainingJob {
@@ -99,6 +112,9 @@ struct TrainingJob {
 
   std::string key() const { return MakeKey(namespace_name, name); }
 };
+
+// Whether the template sends all pods to the same node.
+bool IsBoundToOneNode(const TrainingJobSpec& spec);
 
 // Every problem of the manifest in one error, a line each, with its place and the remedy.
 Result<TrainingJob> ParseTrainingJob(const Document& document);

@@ -6,16 +6,6 @@
 namespace everstep {
 namespace {
 
-// A pod that is bound to one node may use a claim that only one node can mount.
-bool IsBoundToOneNode(const TrainingJobSpec& spec) {
-  const OrderedJson pod = spec.pod_template.is_object()
-                              ? spec.pod_template.value("spec", OrderedJson())
-                              : OrderedJson();
-  if (!pod.is_object()) return false;
-  return pod.contains("nodeName") ||
-         pod.value("nodeSelector", OrderedJson::object()).contains("kubernetes.io/hostname");
-}
-
 class Conclusion {
  public:
   Conclusion(const Observed& observed, WallTime now, OrderedJson& status)

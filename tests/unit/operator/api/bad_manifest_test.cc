@@ -77,16 +77,16 @@ std::vector<BadManifest> Identities() {
        At(3, "metadata.name: must be text (quote it), is 7")},
       {"UpperCaseName", api + kind + "metadata: {name: MyJob}\n" + rest,
        At(3,
-          "metadata.name: must be lower-case letters, digits and '-' (not first or last), is "
-          "'MyJob'")},
+          "metadata.name: must be lower-case letters, digits and '-', begin with a letter and not "
+          "end with '-', is 'MyJob'")},
       {"NameWithDots", api + kind + "metadata: {name: qwen2.5}\n" + rest,
        At(3,
-          "metadata.name: must be lower-case letters, digits and '-' (not first or last), is "
-          "'qwen2.5'")},
+          "metadata.name: must be lower-case letters, digits and '-', begin with a letter and not "
+          "end with '-', is 'qwen2.5'")},
       {"NameEndsWithDash", api + kind + "metadata: {name: job-}\n" + rest,
        At(3,
-          "metadata.name: must be lower-case letters, digits and '-' (not first or last), is "
-          "'job-'")},
+          "metadata.name: must be lower-case letters, digits and '-', begin with a letter and not "
+          "end with '-', is 'job-'")},
       {"NameTooLong", api + kind + "metadata: {name: " + std::string(50, 'a') + "}\n" + rest,
        At(3,
           "metadata.name: must be at most 49 characters long (pods are named after it), has "
@@ -117,10 +117,10 @@ std::vector<BadManifest> UnknownFields() {
           "spec.recovery.backoff.initialSecond: unknown field (did you mean "
           "'initialSeconds'?)")},
       {"UnknownInTrainFrom", Spec("  trainFrom: {configMapRef: {name: a, key: b}}\n"),
-       At(5, "spec.trainFrom.configMapRef: unknown field (did you mean 'configMapKeyRef'?)")},
+       At(5, "spec.trainFrom: needs configMapKeyRef") + "\n" +
+           At(5, "spec.trainFrom.configMapRef: unknown field (did you mean 'configMapKeyRef'?)")},
       {"UnknownInEnv", Train("  env:\n  - {name: A, valu: x}\n"),
-       At(7, "spec.env[0].valu: unknown field (did you mean 'value'?)") + "\n" +
-           At(7, "spec.env[0]: needs either value or valueFrom")},
+       At(7, "spec.env[0].valu: unknown field (did you mean 'value'?)")},
   };
 }
 
@@ -136,7 +136,8 @@ std::vector<BadManifest> Types() {
        At(6, "spec.replicas: must be a whole number, is 1e+20")},
       {"TextForBool", Train("  suspend: yes\n"),
        At(6, "spec.suspend: must be true or false, is 'yes'")},
-      {"NumberForText", Train("  image: 12\n"), At(6, "spec.image: must be text, is 12")},
+      {"NumberForText", Train("  image: 12\n"),
+       At(6, "spec.image: must be text (quote it), is 12")},
       {"ListForText", Train("  image: [a]\n"), At(6, "spec.image: must be text, is a list")},
       {"TextForMapping", Train("  elastic: on\n"),
        At(6, "spec.elastic: must be a mapping, is 'on'")},
@@ -157,14 +158,13 @@ std::vector<BadManifest> Types() {
       {"EnvIsAMapping", Train("  env: {A: x}\n"), At(6, "spec.env: must be a list, is a mapping")},
       {"EnvEntryIsText", Train("  env: [A=x]\n"),
        At(6, "spec.env[0]: must be a mapping, is 'A=x'")},
-      {"EnvWithoutName", Train("  env:\n  - value: x\n"),
-       At(7, "spec.env[0]: needs a name that is text")},
+      {"EnvWithoutName", Train("  env:\n  - value: x\n"), At(7, "spec.env[0]: needs name")},
       {"EnvWithNumber", Train("  env:\n  - {name: OMP_NUM_THREADS, value: 4}\n"),
        At(7, "spec.env[0].value: must be text (quote it), is 4")},
       {"EnvWithoutValue", Train("  env:\n  - {name: A}\n"),
        At(7, "spec.env[0]: needs either value or valueFrom")},
       {"TrainIsText", Spec("  train: sft.yaml\n"),
-       At(5, "spec.train: must be a mapping: the content of a LLaMA-Factory training file")},
+       At(5, "spec.train: must be a mapping, is 'sft.yaml'")},
   };
 }
 
@@ -198,19 +198,20 @@ std::vector<BadManifest> Combinations() {
       {"TrainTwice", Train("  trainFrom: {configMapKeyRef: {name: a, key: b}}\n"),
        At(6, "spec.trainFrom: and spec.train are both given: keep one")},
       {"TrainFromWithoutKey", Spec("  trainFrom: {configMapKeyRef: {name: a}}\n"),
-       At(5, "spec.trainFrom: needs configMapKeyRef: {name: ..., key: ...}")},
+       At(5, "spec.trainFrom.configMapKeyRef: needs key")},
       {"TrainFromNothing", Spec("  trainFrom: {}\n"),
-       At(5, "spec.trainFrom: needs configMapKeyRef: {name: ..., key: ...}")},
+       At(5, "spec.trainFrom: needs configMapKeyRef")},
       {"ArgsWithoutCommand", Train("  args: [x]\n"),
        At(6, "spec.args: needs spec.command: the program that they are for")},
       {"MinReplicasTooLarge", Train("  replicas: 2\n  elastic: {minReplicas: 3}\n"),
        At(7, "spec.elastic.minReplicas: must be at most spec.replicas (2), is 3")},
       {"MoreProcessesThanGpus", Train("  gpusPerReplica: 2\n  processesPerReplica: 4\n"),
        At(7, "spec.processesPerReplica: must be at most spec.gpusPerReplica (2), is 4")},
-      {"ClaimTwice", Train("  checkpoint: {claimName: a, claimTemplate: {}}\n"),
+      {"ClaimTwice", Train("  checkpoint: {claimName: a, claimTemplate: {storage: 1Gi}}\n"),
        At(6, "spec.checkpoint.claimTemplate: and claimName are both given: keep one")},
       {"RelativeCheckpointPath", Train("  checkpoint:\n    path: out/run1\n"),
-       At(7, "spec.checkpoint.path: must be an absolute path, is 'out/run1'")},
+       At(7,
+          "spec.checkpoint.path: must be an absolute path (not / itself, no ':'), is 'out/run1'")},
       {"BackoffUpsideDown", Train("  recovery: {backoff: {initialSeconds: 10, maxSeconds: 5}}\n"),
        At(6, "spec.recovery.backoff.initialSeconds: must be at most maxSeconds (5), is 10")},
       {"SeveralProblems",
@@ -218,16 +219,17 @@ std::vector<BadManifest> Combinations() {
        "  trains: {}\n  rendezvous: {port: 0}\n",
        At(1, "apiVersion: must be everstep.dev/v1alpha1, is \"v1\"") + "\n" +
            At(3,
-              "metadata.name: must be lower-case letters, digits and '-' (not first or last), "
-              "is 'Job'") +
+              "metadata.name: must be lower-case letters, digits and '-', begin with a letter and "
+              "not "
+              "end with '-', is 'Job'") +
            "\n" + At(5, "spec.replicas: must be a whole number, is 'none'") + "\n" +
            At(6, "spec.trains: unknown field (did you mean 'train'?)") + "\n" +
            At(7, "spec.rendezvous.port: must be at least 1, is 0")},
       {"SeveralCombinations",
        Train("  replicas: 2\n  elastic: {minReplicas: 3}\n"
-             "  checkpoint: {path: out}\n"),
-       At(7, "spec.elastic.minReplicas: must be at most spec.replicas (2), is 3") + "\n" +
-           At(8, "spec.checkpoint.path: must be an absolute path, is 'out'")},
+             "  args: [x]\n"),
+       At(8, "spec.args: needs spec.command: the program that they are for") + "\n" +
+           At(7, "spec.elastic.minReplicas: must be at most spec.replicas (2), is 3")},
   };
 }
 
