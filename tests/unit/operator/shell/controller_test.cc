@@ -229,10 +229,12 @@ TEST_F(ControllerTest, ASuspendedJobSavesAndAResumedOneGoesOn) {
 TEST_F(ControllerTest, APodOfAnEarlierJobOfTheSameNameIsNotTakenOver) {
   CreateJob();
   CreatePod(0, 0, "another job's uid");
+  SetPodPhase("job-0-0", "Running");
   Start();
-  ASSERT_TRUE(AwaitTrue([&] { return StatusOf().contains("incarnations"); }));
-  EXPECT_EQ(StatusOf()["incarnations"], OrderedJson::array({0}));
+  // Its name is taken: the next one.
+  ASSERT_TRUE(AwaitPod("job-0-1"));
   EXPECT_EQ(StatusOf()["replicaStatuses"]["running"], 0);
+  EXPECT_FALSE(StatusOf().contains("restarts"));
 }
 
 TEST_F(ControllerTest, ADeletedJobIsServedNoMore) {
