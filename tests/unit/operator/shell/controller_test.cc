@@ -253,9 +253,9 @@ TEST_F(ControllerTest, AChargeOfTheFastLoopMeanwhileIsNotOverwritten) {
   CreatePod(0, 0);
   SetPodPhase("job-0-0", "Failed");
   // Between the look at the job and the decision's write.
-  std::atomic<bool> looked = false;
-  client_->before_list_of = [&] {
-    if (looked.exchange(true)) return;
+  const auto looked = std::make_shared<std::atomic<bool>>(false);  // outlives the controller
+  client_->before_list_of = [this, looked] {
+    if (looked->exchange(true)) return;
     ChangeStatus(names::kKind, "job", [](OrderedJson& status) {
       status["restarts"] = {{"total", 1}, {"chargedAt", {std::time(nullptr)}}, {"lastStep", 3}};
     });
