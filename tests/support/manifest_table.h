@@ -48,7 +48,7 @@ inline std::vector<ManifestRow> ReadManifestTable(const std::string& part) {
 }
 
 // For the names of parameterized tests.
-inline std::string TestNameOf(const testing::TestParamInfo<ManifestRow>& info) {
+inline std::string TestNameOf(const ::testing::TestParamInfo<ManifestRow>& info) {
   std::string name;
   for (const char c : info.param.name) name += c == '-' ? '_' : c;
   return name;

@@ -1,0 +1,47 @@
+// A real API server on loopback, with etcd behind it and nothing else: no nodes, no controllers. It
+// checks and stores objects, which takes a second to start and no root.
+#ifndef EVERSTEP_TESTS_MANIFESTS_API_SERVER_H_
+#define EVERSTEP_TESTS_MANIFESTS_API_SERVER_H_
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/cluster/test_cluster.h"
+#include "tests/support/temp_dir.h"
+
+namespace everstep {
+
+class ApiServer {
+ public:
+  // "" or what is missing on this machine.
+  static std::string Missing();
+
+  // Started, and ready unless ready() says otherwise.
+  ApiServer();
+  ~ApiServer();
+  ApiServer(const ApiServer&) = delete;
+  ApiServer& operator=(const ApiServer&) = delete;
+
+  bool ready() const { return ready_; }
+  // The last lines of the servers' logs.
+  std::string Logs() const;
+
+  // As the administrator.
+  testing::CommandResult Kubectl(std::vector<std::string> arguments,
+                                 const std::string& input = "") const;
+
+ private:
+  void Start(const std::string& name, std::vector<std::string> command);
+  bool AwaitReady();
+
+  TempDir dir_;
+  std::vector<pid_t> processes_;
+  std::string server_;
+  bool ready_ = false;
+};
+
+}  // namespace everstep
+
+#endif  // EVERSTEP_TESTS_MANIFESTS_API_SERVER_H_
