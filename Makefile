@@ -5,9 +5,9 @@
 
 JOBS ?= $(shell nproc)
 WERROR ?= $(if $(CI),ON,OFF)
-PROGRAMS := everstep everstep-supervisor everstep-worker
+PROGRAMS := everstep everstep-operator everstep-supervisor everstep-worker
 # What the cluster's tests run, beside the base and the pause image.
-IMAGES := worker
+IMAGES := worker operator
 CXX_FILES := git ls-files '*.h' '*.cc'
 
 # Recipes share build folders, and ninja runs in parallel by itself.

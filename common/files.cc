@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <random>
 
 namespace everstep {
 namespace {
@@ -65,7 +66,10 @@ Result<std::string> ReadFile(const std::string& path) {
 }
 
 Status WriteFileAtomically(const std::string& path, std::string_view content) {
-  const std::string temporary = path + ".tmp." + std::to_string(getpid());
+  // Not by the process id: processes of several pods that share a volume have the same ones.
+  std::random_device random;
+  const std::string temporary =
+      path + ".tmp." + std::to_string(random()) + "." + std::to_string(random());
   const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) return FileError(path, "create", errno);
   Status status = WriteAndSync(fd, path, content);

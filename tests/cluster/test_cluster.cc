@@ -108,6 +108,13 @@ CommandResult TestCluster::Kubectl(std::vector<std::string> arguments,
   return RunCommand(command, input);
 }
 
+CommandResult TestCluster::Helm(std::vector<std::string> arguments) const {
+  arguments.insert(arguments.begin(),
+                   {CacheDir() + "/" + kKubernetes + "/helm",
+                    "--kubeconfig=" + (ClusterStateDir() / "pki/admin.kubeconfig").string()});
+  return RunCommand(arguments);
+}
+
 Json TestCluster::Get(std::vector<std::string> arguments) const {
   arguments.insert(arguments.begin(), "get");
   arguments.insert(arguments.end(), {"--output=json", "--ignore-not-found"});
@@ -150,9 +157,10 @@ CommandResult TestNamespace::Apply(const std::string& manifest) const {
   return cluster_.Kubectl({"--namespace=" + name_, "apply", "-f", "-"}, manifest);
 }
 
-CommandResult TestNamespace::Kubectl(std::vector<std::string> arguments) const {
+CommandResult TestNamespace::Kubectl(std::vector<std::string> arguments,
+                                     const std::string& input) const {
   arguments.insert(arguments.begin(), "--namespace=" + name_);
-  return cluster_.Kubectl(std::move(arguments));
+  return cluster_.Kubectl(std::move(arguments), input);
 }
 
 Json TestNamespace::Get(std::vector<std::string> arguments) const {

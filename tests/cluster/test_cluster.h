@@ -52,6 +52,7 @@ class TestCluster {
 
   // As the administrator.
   CommandResult Kubectl(std::vector<std::string> arguments, const std::string& input = "") const;
+  CommandResult Helm(std::vector<std::string> arguments) const;
   // The object (or List) of `kubectl get ARGUMENTS -o json`; null if there is none.
   Json Get(std::vector<std::string> arguments) const;
   // Whether the node's condition Ready is True.
@@ -72,7 +73,7 @@ class TestNamespace {
 
   const std::string& name() const { return name_; }
   CommandResult Apply(const std::string& manifest) const;
-  CommandResult Kubectl(std::vector<std::string> arguments) const;
+  CommandResult Kubectl(std::vector<std::string> arguments, const std::string& input = "") const;
   Json Get(std::vector<std::string> arguments) const;
   // status.phase of a pod, "" if there is none.
   std::string PhaseOf(const std::string& pod) const;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <random>
 #include <set>
 
 #include "common/files.h"
@@ -63,15 +64,16 @@ Status CacheLayout::Link(const std::string& commit, const std::string& file,
   std::error_code error;
   if (fs::is_symlink(link, error) && fs::read_symlink(link, error) == target) return {};
   // Several processes do this at once; a rename lets none of them see a half.
-  const fs::path temporary = link.string() + ".tmp" + std::to_string(::getpid()) + "." +
-                             std::to_string(std::hash<std::string>{}(etag + file) % 10000);
+  std::random_device random;
+  const fs::path temporary =
+      link.string() + ".tmp" + std::to_string(random()) + "." + std::to_string(random());
   fs::remove(temporary, error);
   fs::create_symlink(target, temporary, error);
   if (!error) fs::rename(temporary, link, error);
   if (!error) return {};
   const std::string reason = error.message();
   fs::remove(temporary, error);
-  // Another thread of this process may have come first.
+  // Another one may have come first.
   if (fs::is_symlink(link, error)) return {};
   return MakeError(ErrorCode::kFailedPrecondition,
                    link.string() + ": cannot be made: " + reason +

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 #include <vector>
 
 #include "tests/support/temp_dir.h"
@@ -91,6 +92,24 @@ TEST_F(FilesTest, WhoeverHasTheOldFileOpenKeepsAllOfIt) {
   std::getline(reader, seen);
   EXPECT_EQ(seen, "old");
   EXPECT_EQ(ReadFile(path).value_or("?"), "new and longer");
+}
+
+// As processes of several pods do that share a volume.
+TEST_F(FilesTest, ManyMayWriteTheSameFileAtOnce) {
+  const std::string path = directory_ / "file";
+  std::vector<std::thread> writers;
+  for (int i = 0; i < 8; ++i) {
+    writers.emplace_back([&, i] {
+      for (int round = 0; round < 20; ++round) {
+        const Status written = WriteFileAtomically(path, std::string(1000, 'a' + i));
+        ASSERT_TRUE(written.has_value()) << written.error().message;
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  const std::string last = ReadFile(path).value_or("?");
+  EXPECT_EQ(last, std::string(1000, last[0]));
+  EXPECT_THAT(Entries(), ElementsAre("file"));
 }
 
 TEST_F(FilesTest, APathWithoutADirectoryIsInTheWorkingDirectory) {
