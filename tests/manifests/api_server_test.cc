@@ -129,6 +129,12 @@ TEST_F(ApiServerTest, ShowsWhatTheStatusSays) {
   EXPECT_THAT(Kubectl({"get", "all"}).output, HasSubstr("trainingjob.everstep.dev/job"));
 }
 
+TEST_F(ApiServerTest, AJobThatNobodyHasSeenSaysSo) {
+  ASSERT_TRUE(Kubectl({"create", "-f", "-"}, kJob).ok());
+  EXPECT_EQ(Kubectl({"get", "tj", "job", "-o", "jsonpath={.status.observedGeneration}"}).output,
+            "-1");
+}
+
 TEST_F(ApiServerTest, IsScaled) {
   ASSERT_TRUE(Kubectl({"create", "-f", "-"}, kJob).ok());
   const auto scaled = Kubectl({"scale", "tj", "job", "--replicas=2"});
@@ -140,6 +146,14 @@ TEST_F(ApiServerTest, ExplainsEveryField) {
   const auto explained = Kubectl({"explain", "tj.spec.elastic.onShrink"});
   EXPECT_THAT(explained.output, HasSubstr("KeepGlobalBatch"));
   EXPECT_THAT(explained.output, HasSubstr("DESCRIPTION"));
+}
+
+TEST_F(ApiServerTest, TheExamplesAreAccepted) {
+  const auto tried = Kubectl(
+      {"create", "--dry-run=server", "-f", std::string(EVERSTEP_SOURCE_DIR) + "/examples/k8s"});
+  EXPECT_TRUE(tried.ok()) << tried.Text();
+  EXPECT_THAT(tried.output, HasSubstr("trainingjob.everstep.dev/tiny-sft created"));
+  EXPECT_THAT(tried.output, HasSubstr("trainingjob.everstep.dev/qwen-sft created"));
 }
 
 // The plain manifest, as a person applies it. The definition that is there is taken over.
