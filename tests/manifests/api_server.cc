@@ -48,7 +48,7 @@ std::vector<std::string> FreePorts(int count) {
 }  // namespace
 
 std::string ApiServer::Missing() {
-  for (const char* name : {"etcd", "kube-apiserver", "kubectl"}) {
+  for (const char* name : {"etcd", "kube-apiserver", "kubectl", "helm"}) {
     if (!std::filesystem::exists(Program(name))) {
       return Program(name) + " is not there: run make cluster-tools";
     }
@@ -124,6 +124,17 @@ std::string ApiServer::Logs() const {
     logs += std::string(name) + ":\n" + log.substr(log.size() - std::min(log.size(), kShown));
   }
   return logs;
+}
+
+testing::CommandResult ApiServer::Helm(std::vector<std::string> arguments) const {
+  std::vector<std::string> command{"env",
+                                   "HELM_CACHE_HOME=" + (dir_ / "helm"),
+                                   Program("helm"),
+                                   "--kube-apiserver=" + server_,
+                                   "--kube-insecure-skip-tls-verify",
+                                   std::string("--kube-token=") + kToken};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return testing::RunCommand(command);
 }
 
 testing::CommandResult ApiServer::Kubectl(std::vector<std::string> arguments,

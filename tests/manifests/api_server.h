@@ -29,6 +29,7 @@ class ApiServer {
   std::string Logs() const;
 
   // As the administrator.
+  testing::CommandResult Helm(std::vector<std::string> arguments) const;
   testing::CommandResult Kubectl(std::vector<std::string> arguments,
                                  const std::string& input = "") const;
 

@@ -199,5 +199,31 @@ TEST_F(ApiServerTest, TheOperatorMayDoItsWorkAndNoMore) {
   EXPECT_FALSE(may({"create", "trainingjobs.everstep.dev", "-n", "team"}));
 }
 
+// On a server of its own: helm takes over nothing that others have created.
+TEST_F(ApiServerTest, HelmInstallsUpgradesAndLeavesTheJobs) {
+  const ApiServer server;
+  ASSERT_TRUE(server.ready()) << server.Logs();
+  const std::string chart = std::string(EVERSTEP_SOURCE_DIR) + "/helm/everstep";
+  const auto installed = server.Helm(
+      {"install", "everstep", chart, "--namespace=everstep-system", "--create-namespace"});
+  ASSERT_TRUE(installed.ok()) << installed.Text();
+  EXPECT_THAT(installed.output, HasSubstr("runs TrainingJobs in every namespace"));
+  const auto established = server.Kubectl(
+      {"wait", "--for=condition=Established", "--timeout=60s", "crd/trainingjobs.everstep.dev"});
+  ASSERT_TRUE(established.ok()) << established.Text();
+  ASSERT_TRUE(server.Kubectl({"create", "-f", "-"}, kJob).ok());
+  const auto upgraded = server.Helm(
+      {"upgrade", "everstep", chart, "--namespace=everstep-system", "--set=replicas=3"});
+  EXPECT_TRUE(upgraded.ok()) << upgraded.Text();
+  const std::vector<std::string> deployment{"get", "deployment", "everstep-operator",
+                                            "--namespace=everstep-system",
+                                            "-o=jsonpath={.spec.replicas}"};
+  EXPECT_EQ(server.Kubectl(deployment).output, "3");
+  const auto gone = server.Helm({"uninstall", "everstep", "--namespace=everstep-system"});
+  EXPECT_TRUE(gone.ok()) << gone.Text();
+  EXPECT_FALSE(server.Kubectl(deployment).ok());
+  EXPECT_TRUE(server.Kubectl({"get", "tj", "job"}).ok());
+}
+
 }  // namespace
 }  // namespace everstep
