@@ -105,6 +105,7 @@ void ApiServer::Start(const std::string& name, std::vector<std::string> command)
     _exit(127);
   }
   processes_.push_back(process);
+  names_.push_back(name);
 }
 
 bool ApiServer::AwaitReady() {
@@ -118,10 +119,10 @@ bool ApiServer::AwaitReady() {
 
 std::string ApiServer::Logs() const {
   std::string logs;
-  for (const char* name : {"etcd", "kube-apiserver"}) {
-    const std::string log = ReadFile(dir_ / (std::string(name) + ".log")).value_or("");
+  for (const std::string& name : names_) {
+    const std::string log = ReadFile(dir_ / (name + ".log")).value_or("");
     constexpr size_t kShown = 2000;
-    logs += std::string(name) + ":\n" + log.substr(log.size() - std::min(log.size(), kShown));
+    logs += name + ":\n" + log.substr(log.size() - std::min(log.size(), kShown));
   }
   return logs;
 }
