@@ -48,7 +48,7 @@ std::vector<std::string> FreePorts(int count) {
 }  // namespace
 
 std::string ApiServer::Missing() {
-  for (const char* name : {"etcd", "kube-apiserver", "kubectl"}) {
+  for (const char* name : {"etcd", "kube-apiserver", "kubectl", "helm"}) {
     if (!std::filesystem::exists(Program(name))) {
       return Program(name) + " is not there: run make cluster-tools";
     }
@@ -105,6 +105,7 @@ void ApiServer::Start(const std::string& name, std::vector<std::string> command)
     _exit(127);
   }
   processes_.push_back(process);
+  names_.push_back(name);
 }
 
 bool ApiServer::AwaitReady() {
@@ -118,12 +119,23 @@ bool ApiServer::AwaitReady() {
 
 std::string ApiServer::Logs() const {
   std::string logs;
-  for (const char* name : {"etcd", "kube-apiserver"}) {
-    const std::string log = ReadFile(dir_ / (std::string(name) + ".log")).value_or("");
+  for (const std::string& name : names_) {
+    const std::string log = ReadFile(dir_ / (name + ".log")).value_or("");
     constexpr size_t kShown = 2000;
-    logs += std::string(name) + ":\n" + log.substr(log.size() - std::min(log.size(), kShown));
+    logs += name + ":\n" + log.substr(log.size() - std::min(log.size(), kShown));
   }
   return logs;
+}
+
+testing::CommandResult ApiServer::Helm(std::vector<std::string> arguments) const {
+  std::vector<std::string> command{"env",
+                                   "HELM_CACHE_HOME=" + (dir_ / "helm"),
+                                   Program("helm"),
+                                   "--kube-apiserver=" + server_,
+                                   "--kube-insecure-skip-tls-verify",
+                                   std::string("--kube-token=") + kToken};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return testing::RunCommand(command);
 }
 
 testing::CommandResult ApiServer::Kubectl(std::vector<std::string> arguments,

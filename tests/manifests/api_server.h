@@ -25,19 +25,26 @@ class ApiServer {
   ApiServer& operator=(const ApiServer&) = delete;
 
   bool ready() const { return ready_; }
-  // The last lines of the servers' logs.
+  const std::string& url() const { return server_; }
+  // A file of the server's directory, which goes with it.
+  std::string File(const std::string& name) const { return dir_ / name; }
+
+  // Another program beside it: it ends with the server. The first word is its path.
+  void Start(const std::string& name, std::vector<std::string> command);
+  // The last lines of all logs.
   std::string Logs() const;
 
   // As the administrator.
+  testing::CommandResult Helm(std::vector<std::string> arguments) const;
   testing::CommandResult Kubectl(std::vector<std::string> arguments,
                                  const std::string& input = "") const;
 
  private:
-  void Start(const std::string& name, std::vector<std::string> command);
   bool AwaitReady();
 
   TempDir dir_;
   std::vector<pid_t> processes_;
+  std::vector<std::string> names_;
   std::string server_;
   bool ready_ = false;
 };

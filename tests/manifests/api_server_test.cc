@@ -129,6 +129,12 @@ TEST_F(ApiServerTest, ShowsWhatTheStatusSays) {
   EXPECT_THAT(Kubectl({"get", "all"}).output, HasSubstr("trainingjob.everstep.dev/job"));
 }
 
+TEST_F(ApiServerTest, AJobThatNobodyHasSeenSaysSo) {
+  ASSERT_TRUE(Kubectl({"create", "-f", "-"}, kJob).ok());
+  EXPECT_EQ(Kubectl({"get", "tj", "job", "-o", "jsonpath={.status.observedGeneration}"}).output,
+            "-1");
+}
+
 TEST_F(ApiServerTest, IsScaled) {
   ASSERT_TRUE(Kubectl({"create", "-f", "-"}, kJob).ok());
   const auto scaled = Kubectl({"scale", "tj", "job", "--replicas=2"});
@@ -140,6 +146,14 @@ TEST_F(ApiServerTest, ExplainsEveryField) {
   const auto explained = Kubectl({"explain", "tj.spec.elastic.onShrink"});
   EXPECT_THAT(explained.output, HasSubstr("KeepGlobalBatch"));
   EXPECT_THAT(explained.output, HasSubstr("DESCRIPTION"));
+}
+
+TEST_F(ApiServerTest, TheExamplesAreAccepted) {
+  const auto tried = Kubectl(
+      {"create", "--dry-run=server", "-f", std::string(EVERSTEP_SOURCE_DIR) + "/examples/k8s"});
+  EXPECT_TRUE(tried.ok()) << tried.Text();
+  EXPECT_THAT(tried.output, HasSubstr("trainingjob.everstep.dev/tiny-sft created"));
+  EXPECT_THAT(tried.output, HasSubstr("trainingjob.everstep.dev/qwen-sft created"));
 }
 
 // The plain manifest, as a person applies it. The definition that is there is taken over.
@@ -183,6 +197,32 @@ TEST_F(ApiServerTest, TheOperatorMayDoItsWorkAndNoMore) {
   EXPECT_FALSE(may({"create", "pods", "--subresource=exec", "-n", "team"}));
   EXPECT_FALSE(may({"create", "serviceaccounts", "--subresource=token", "-n", "team"}));
   EXPECT_FALSE(may({"create", "trainingjobs.everstep.dev", "-n", "team"}));
+}
+
+// On a server of its own: helm takes over nothing that others have created.
+TEST_F(ApiServerTest, HelmInstallsUpgradesAndLeavesTheJobs) {
+  const ApiServer server;
+  ASSERT_TRUE(server.ready()) << server.Logs();
+  const std::string chart = std::string(EVERSTEP_SOURCE_DIR) + "/helm/everstep";
+  const auto installed = server.Helm(
+      {"install", "everstep", chart, "--namespace=everstep-system", "--create-namespace"});
+  ASSERT_TRUE(installed.ok()) << installed.Text();
+  EXPECT_THAT(installed.output, HasSubstr("runs TrainingJobs in every namespace"));
+  const auto established = server.Kubectl(
+      {"wait", "--for=condition=Established", "--timeout=60s", "crd/trainingjobs.everstep.dev"});
+  ASSERT_TRUE(established.ok()) << established.Text();
+  ASSERT_TRUE(server.Kubectl({"create", "-f", "-"}, kJob).ok());
+  const auto upgraded = server.Helm(
+      {"upgrade", "everstep", chart, "--namespace=everstep-system", "--set=replicas=3"});
+  EXPECT_TRUE(upgraded.ok()) << upgraded.Text();
+  const std::vector<std::string> deployment{"get", "deployment", "everstep-operator",
+                                            "--namespace=everstep-system",
+                                            "-o=jsonpath={.spec.replicas}"};
+  EXPECT_EQ(server.Kubectl(deployment).output, "3");
+  const auto gone = server.Helm({"uninstall", "everstep", "--namespace=everstep-system"});
+  EXPECT_TRUE(gone.ok()) << gone.Text();
+  EXPECT_FALSE(server.Kubectl(deployment).ok());
+  EXPECT_TRUE(server.Kubectl({"get", "tj", "job"}).ok());
 }
 
 }  // namespace

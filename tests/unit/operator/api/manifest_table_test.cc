@@ -39,6 +39,17 @@ TEST_P(AcceptedManifestTest, IsAcceptedByValidate) {
 INSTANTIATE_TEST_SUITE_P(Table, AcceptedManifestTest,
                          testing::ValuesIn(ReadManifestTable("accepted")), TestNameOf);
 
+TEST(ExamplesTest, AreValid) {
+  for (const char* name : {"tiny-sft", "qwen-sft"}) {
+    const std::string path = std::string(EVERSTEP_SOURCE_DIR) + "/examples/k8s/" + name + ".yaml";
+    const auto document = ParseDocument(ReadFile(path).value_or(""), path);
+    ASSERT_TRUE(document.has_value()) << document.error().message;
+    const auto job = ParseTrainingJob(*document);
+    ASSERT_TRUE(job.has_value()) << job.error().message;
+    EXPECT_EQ(job->name, name);
+  }
+}
+
 TEST(ManifestTableTest, HasFortyThatAreRefused) {
   EXPECT_GE(ReadManifestTable("refused").size(), 40u);
 }

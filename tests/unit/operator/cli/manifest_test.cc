@@ -98,7 +98,7 @@ TEST_F(ManifestTest, ATrainingFileInOneLineIsInThatLine) {
 
 TEST_F(ManifestTest, WhatIsNoTrainingFileIsToldOnce) {
   EXPECT_EQ(ErrorOf(kHead + "  replicas: 2\n  train: train.yaml\n"),
-            At(6, "spec.train: must be a mapping: the content of a LLaMA-Factory training file"));
+            At(6, "spec.train: must be a mapping, is 'train.yaml'"));
   EXPECT_EQ(ErrorOf(kHead + "  replicas: 2\n"),
             At(4,
                "spec.train: is missing: give a LLaMA-Factory training file here, or "

@@ -349,7 +349,6 @@ TEST(PodBuilderTest, TheTemplateLiesUnderneath) {
   template:
     metadata: {labels: {team: blue, everstep.dev/job: forged}, annotations: {note: x}}
     spec:
-      restartPolicy: Always
       nodeSelector: {disk: ssd}
       volumes: [{name: scratch, emptyDir: {}}]
       containers:
