@@ -87,6 +87,7 @@ class Controller final : public RendezvousEvents {
   void ForgetJob(const std::string& key);
   Result<bool> WriteChanges(const std::string& job, const OrderedJson& before,
                             const OrderedJson& after);
+  bool StoppedWithAnother(const std::string& job, const Incident& incident);
   RecoveryDecision CarryOut(const std::string& job, const Incident& incident,
                             const RecoveryPlan& plan);
   RecoveryDecision OnPodGone(const std::string& job, const Incident& incident);

@@ -2,6 +2,7 @@
 // its one question.
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <memory>
 
 #include "common/log.h"
@@ -99,7 +100,7 @@ void Controller::OnProcessDied(const std::string& job, const Incident& incident,
   }
   Failure failure;
   failure.rank = rank;
-  failure.victim = victim;
+  failure.victim = victim || StoppedWithAnother(job, incident);
   failure.joined = incident.was_member;
   failure.exited = incident.cause == IncidentCause::kExited;
   failure.exit_code = incident.exit_code;
@@ -115,6 +116,15 @@ void Controller::OnProcessDied(const std::string& job, const Incident& incident,
     if (!written) return decide({Kind::kWait, {}, written.error().message});
     decide(CarryOut(job, incident, *plan));
   });
+}
+
+// A process that is told to end takes the others along: they save a checkpoint together. Those
+// whose own pods stay follow from it.
+bool Controller::StoppedWithAnother(const std::string& job, const Incident& incident) {
+  constexpr int kStopped = 128 + SIGTERM;
+  if (incident.cause != IncidentCause::kExited || incident.exit_code != kStopped) return false;
+  const auto pods = objects_.ListOf("Pod", job);
+  return pods && std::ranges::any_of(*pods, IsBeingTakenAway);
 }
 
 RecoveryDecision Controller::CarryOut(const std::string& job, const Incident& incident,

@@ -204,6 +204,26 @@ TEST_F(EventsTest, ReplacingAPodDeletesItAndSaysWhenTheNextMayCome) {
   EXPECT_EQ(status["notBefore"]["1"], std::chrono::system_clock::to_time_t(time().WallNow()) + 4);
 }
 
+TEST_F(EventsTest, WhoStopsWithAPodThatIsTakenAwayIsNotCharged) {
+  CreatePod(0, 0);
+  CreatePod(1, 0);
+  SetPodPhase("job-0-0", "Running");
+  SetPodPhase("job-1-0", "Running");
+  Incident incident = MakeIncident(1);
+  incident.exit_code = 143;
+  incident.was_member = true;
+  const auto total = [&] { return StatusOf()["restarts"].value("total", 0); };
+  // Nobody is taken away: then it is its own end.
+  EXPECT_EQ(Died(incident).kind, RecoveryDecision::Kind::kRestartInPlace);
+  EXPECT_EQ(total(), 1);
+  ASSERT_TRUE(store_->Delete("Pod", "job-0-0").has_value());  // marked: it runs
+  EXPECT_EQ(Died(incident).kind, RecoveryDecision::Kind::kRestartInPlace);
+  EXPECT_EQ(total(), 1);
+  incident.exit_code = 1;
+  Died(incident);
+  EXPECT_EQ(total(), 2);
+}
+
 TEST_F(EventsTest, NothingIsRestartedOrChargedOnceTheJobEnds) {
   ASSERT_TRUE(store_->Create({{"kind", "Pod"}, {"metadata", {{"name", "job-1-0"}}}}).has_value());
   Incident incident = MakeIncident(1);
