@@ -24,6 +24,7 @@ find_package(CLI11 REQUIRED)
 find_package(tl-expected REQUIRED)
 find_package(GTest REQUIRED)
 find_package(benchmark REQUIRED)
+find_package(prometheus-cpp REQUIRED)
 
 # Boost.Asio is headers only; Boost 1.74 on g++ 12 needs <utility> before its coroutine headers.
 add_library(everstep_asio INTERFACE)

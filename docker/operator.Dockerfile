@@ -21,7 +21,7 @@ COPY --from=build /source/build/bin/everstep-operator /source/build/bin/everstep
 FROM ${BASE}
 RUN apt-get update && \
     DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-      ca-certificates libcpprest2.10 libfmt9 libspdlog1.10 libssl3 \
+      ca-certificates libcpprest2.10 libfmt9 libprometheus-cpp-core1.0 libspdlog1.10 libssl3 \
       libyaml-cpp0.7 && \
     rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/log/*
 ARG VERSION=unknown

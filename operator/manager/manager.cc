@@ -10,12 +10,15 @@
 #include <utility>
 
 #include "common/log.h"
+#include "operator/api/names.h"
+#include "operator/api/object_key.h"
 #include "operator/http/server.h"
 #include "operator/kube/credentials.h"
 #include "operator/kube/kube_object_client.h"
 #include "operator/kube/leader_election.h"
 #include "operator/kube/transport_cpprest.h"
 #include "operator/manager/secret_key.h"
+#include "operator/metrics/metrics.h"
 #include "operator/shell/controller.h"
 
 namespace everstep {
@@ -115,9 +118,33 @@ class Manager {
       return HttpAnswer{.status = 503, .body = "the objects were not listed yet\n"};
     };
     ASSIGN_OR_RETURN(http_, HttpServer::Start({.port = options_.health_port},
-                                              {{"/healthz", health}, {"/readyz", ready}}));
+                                              {{"/healthz", health},
+                                               {"/readyz", ready},
+                                               {"/metrics", [this] { return Metrics(); }}}));
     LogInfo("started", {{"health_port", http_->port()}});
     return {};
+  }
+
+  // On the health server's thread.
+  HttpAnswer Metrics() {
+    MetricsSnapshot snapshot;
+    snapshot.synced = objects_->synced();
+    if (const auto jobs = objects_->List(names::kKind)) {
+      for (const OrderedJson& job : *jobs) {
+        const OrderedJson status = job.value("status", OrderedJson::object());
+        ++snapshot.jobs[{NamespaceOf(KeyOf(job)), status.value("phase", "Pending")}];
+      }
+    }
+    if (const Controller* controller = leading_) {
+      snapshot.leading = true;
+      const WorkQueue::Figures queue = controller->queue_figures();
+      snapshot.queue_depth = static_cast<double>(queue.depth);
+      snapshot.queue_added = static_cast<double>(queue.added);
+      snapshot.queue_retried = static_cast<double>(queue.retried);
+      snapshot.queue_unfinished_seconds = Seconds(queue.unfinished);
+      snapshot.queue_longest_seconds = Seconds(queue.longest);
+    }
+    return {.body = MetricsPage(snapshot), .content_type = "text/plain; version=0.0.4"};
   }
 
   std::string Identity() const {
@@ -158,6 +185,7 @@ class Manager {
     ASSIGN_OR_RETURN(const std::string address, RendezvousAddress());
     MarkLeader(true);
     controller_->Start(*server_, address);
+    leading_ = controller_.get();
     LogInfo("serves jobs", {{"rendezvous", address}});
     return {};
   }
@@ -195,6 +223,8 @@ class Manager {
 
   int End() {
     LogInfo("is told to end");
+    http_.reset();
+    leading_ = nullptr;
     if (controller_) controller_->Stop();
     server_.reset();
     controller_.reset();
@@ -214,6 +244,7 @@ class Manager {
   std::unique_ptr<kube::Transport> transport_, election_transport_;
   std::unique_ptr<kube::ApiClient> client_, election_client_;
   std::unique_ptr<kube::KubeObjectClient> objects_;
+  std::atomic<const Controller*> leading_ = nullptr;  // for the health server's thread
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<kube::LeaderElection> election_;
   std::unique_ptr<Controller> controller_;

@@ -61,6 +61,8 @@ class Controller final : public RendezvousEvents {
   // Ends reconciling; events of rendezvous are still taken.
   void Stop();
 
+  WorkQueue::Figures queue_figures() const { return queue_->figures(); }
+
   // ---- RendezvousEvents ----
   void PersistMembership(const std::string& job, const wire::Membership& membership,
                          std::function<void(Status)> done) override;
