@@ -36,6 +36,13 @@ std::string LastLine(const Incident& incident, const OrderedJson& status) {
   return ": " + std::string(trimmed.substr(trimmed.rfind('\n') + 1));
 }
 
+std::string PodOfRank(const TrainingJob& job, const OrderedJson& status, int rank) {
+  const int replica = rank / job.spec.processes_per_replica;
+  const OrderedJson incarnations = status.value("incarnations", OrderedJson::array());
+  const auto at = static_cast<size_t>(replica);
+  return names::Pod(job.name, replica, at < incarnations.size() ? incarnations[at].get<int>() : 0);
+}
+
 // What a death costs, written into the job's status.
 RecoveryPlan ChargeFailure(const RecoverySpec& policy, Failure failure, const Incident& incident,
                            int64_t now_unix_seconds, OrderedJson& status) {
@@ -91,10 +98,12 @@ void Controller::OnProcessDied(const std::string& job, const Incident& incident,
   if (object->spec.suspend || IsTerminal(status) || status.contains("finished")) {
     return decide({Kind::kWait, {}, "the job is ending: nothing to do"});
   }
-  if (incident.cause == IncidentCause::kVanished || incident.cause == IncidentCause::kReplaced) {
-    return decide(OnPodGone(job, incident));
-  }
-  const auto pod = objects_.Get("Pod", KeyBeside(job, incident.pod));
+  // A victim's own pod may be well: the incident is the other one's.
+  const bool gone =
+      incident.cause == IncidentCause::kVanished || incident.cause == IncidentCause::kReplaced;
+  if (gone && !victim) return decide(OnPodGone(job, incident));
+  const std::string name = victim ? PodOfRank(*object, status, rank) : incident.pod;
+  const auto pod = objects_.Get("Pod", KeyBeside(job, name));
   if (!pod || IsBeingTakenAway(*pod)) {
     return decide({Kind::kReplacePod, {}, "its pod is being deleted: a new one takes its place"});
   }

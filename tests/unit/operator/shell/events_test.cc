@@ -204,6 +204,29 @@ TEST_F(EventsTest, ReplacingAPodDeletesItAndSaysWhenTheNextMayCome) {
   EXPECT_EQ(status["notBefore"]["1"], std::chrono::system_clock::to_time_t(time().WallNow()) + 4);
 }
 
+TEST_F(EventsTest, AVictimIsRestartedInItsOwnPodWhateverBecameOfTheOthers) {
+  CreatePod(0, 0);
+  CreatePod(1, 0);
+  SetPodPhase("job-1-0", "Running");
+  ChangeStatus(names::kKind, "job", [](OrderedJson& status) {
+    status["incarnations"] = OrderedJson::array({0, 0});
+  });
+  Incident incident = MakeIncident(1);  // rank 1's
+  const auto decision_for = [&](int rank) {
+    RecoveryDecision decision;
+    controller_->OnProcessDied("job", incident, rank, /*victim=*/true,
+                               [&](const RecoveryDecision& answer) { decision = answer; });
+    return decision.kind;
+  };
+  ASSERT_TRUE(store_->Delete("Pod", "job-1-0").has_value());  // marked: it runs
+  EXPECT_EQ(decision_for(0), RecoveryDecision::Kind::kRestartInPlace);
+  EXPECT_EQ(decision_for(1), RecoveryDecision::Kind::kReplacePod);
+  for (const IncidentCause cause : {IncidentCause::kVanished, IncidentCause::kReplaced}) {
+    incident.cause = cause;
+    EXPECT_EQ(decision_for(0), RecoveryDecision::Kind::kRestartInPlace);
+  }
+}
+
 TEST_F(EventsTest, WhoStopsWithAPodThatIsTakenAwayIsNotCharged) {
   CreatePod(0, 0);
   CreatePod(1, 0);
