@@ -1,7 +1,8 @@
 #include "operator/kube/api_client.h"
 
 #include <algorithm>
-#include <thread>
+#include <condition_variable>
+#include <mutex>
 #include <utility>
 
 namespace everstep::kube {
@@ -80,21 +81,52 @@ Error ErrorOf(const HttpResponse& response) {
   return {CodeOf(response.status, reason, message), message};
 }
 
-ApiClient::ApiClient(Transport& transport, std::function<void(Duration)> pause)
-    : transport_(transport),
-      pause_(pause ? std::move(pause) : [](Duration time) { std::this_thread::sleep_for(time); }) {}
+bool IsWellFormed(const OrderedJson& object) {
+  if (!object.is_object() || !object.contains("metadata")) return false;
+  const OrderedJson& metadata = object["metadata"];
+  if (!metadata.is_object()) return false;
+  const auto text = [&](const char* key) {
+    return metadata.contains(key) && metadata[key].is_string() && metadata[key] != "";
+  };
+  const auto text_if_any = [&](const char* key) {
+    return !metadata.contains(key) || metadata[key].is_string();
+  };
+  if (metadata.contains("labels")) {
+    const OrderedJson& labels = metadata["labels"];
+    if (!labels.is_object() && !labels.is_null()) return false;
+    if (!std::ranges::all_of(labels, [](const auto& label) { return label.is_string(); })) {
+      return false;
+    }
+  }
+  return text("name") && text("resourceVersion") && text_if_any("namespace") && text_if_any("uid");
+}
 
-Result<OrderedJson> ApiClient::Call(const HttpRequest& request) {
+ApiClient::ApiClient(Transport& transport, Options options)
+    : transport_(transport), options_(std::move(options)) {}
+
+void ApiClient::Pause(Duration time, const std::stop_token& stop) {
+  if (options_.pause) return options_.pause(time);
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any().wait_for(lock, stop, time, [] { return false; });
+}
+
+Result<OrderedJson> ApiClient::Call(const HttpRequest& request, const std::stop_token& stop) {
+  Duration waited{};
   for (int attempt = 0;; ++attempt) {
     ASSIGN_OR_RETURN(const HttpResponse response, transport_.Send(request));
     if (response.status >= 200 && response.status < 300) {
-      return ParseOrderedJson(response.body, request.path);
+      ASSIGN_OR_RETURN(OrderedJson answer, ParseOrderedJson(response.body, request.path));
+      if (answer.is_object()) return answer;
+      return Unavailable(request.path + ": the answer is no object: is this an API server?");
     }
     const bool busy = response.status == 429 || response.status == 503;
-    if (!busy || !response.retry_after || attempt == kMaxRetries) {
+    if (!busy || !response.retry_after || attempt == kMaxRetries || stop.stop_requested() ||
+        waited + *response.retry_after > options_.longest_waiting) {
       return tl::unexpected(ErrorOf(response));
     }
-    pause_(std::min<Duration>(*response.retry_after, kLongestRetryAfter));
+    waited += *response.retry_after;
+    Pause(*response.retry_after, stop);
   }
 }
 
@@ -147,18 +179,27 @@ Status ApiClient::Delete(const ResourceType& type, const ObjectRef& ref,
   return {};
 }
 
-Result<ListPage> ApiClient::List(const ResourceType& type, const ListRequest& request) {
+Result<ListPage> ApiClient::List(const ResourceType& type, const ListRequest& request,
+                                 const std::stop_token& stop) {
   const Query query = Query()
                           .Add("labelSelector", request.label_selector)
                           .Add("limit", std::to_string(kPageSize))
                           .Add("continue", request.more);
   ASSIGN_OR_RETURN(OrderedJson list,
-                   Call({.path = ResourcePath(type, request.namespace_name) + query.text()}));
-  ListPage page;
+                   Call({.path = ResourcePath(type, request.namespace_name) + query.text()}, stop));
+  const auto malformed = [&] {
+    return Unavailable("the answer is no list of " + std::string(type.plural) +
+                       ": is this an API server?");
+  };
   const OrderedJson metadata = list.value("metadata", OrderedJson::object());
-  page.resource_version = metadata.value("resourceVersion", "");
-  page.more = metadata.value("continue", "");
+  const auto text = [&](const char* key) {
+    return metadata.contains(key) && metadata[key].is_string() ? metadata[key].get<std::string>()
+                                                               : std::string();
+  };
+  if (!metadata.is_object() || text("resourceVersion").empty()) return malformed();
+  ListPage page{.items = {}, .resource_version = text("resourceVersion"), .more = text("continue")};
   for (OrderedJson& item : list["items"]) {
+    if (!IsWellFormed(item)) return malformed();
     item["apiVersion"] = type.api_version;
     item["kind"] = type.kind;
     page.items.push_back(std::move(item));
@@ -166,14 +207,15 @@ Result<ListPage> ApiClient::List(const ResourceType& type, const ListRequest& re
   return page;
 }
 
-Result<OpenedStream> ApiClient::Watch(const ResourceType& type, const WatchRequest& request) {
+Result<OpenedStream> ApiClient::Watch(const ResourceType& type, const WatchRequest& request,
+                                      const std::stop_token& stop) {
   const Query query = Query()
                           .Add("watch", "true")
                           .Add("allowWatchBookmarks", "true")
                           .Add("labelSelector", request.label_selector)
                           .Add("resourceVersion", request.resource_version)
                           .Add("timeoutSeconds", std::to_string(request.timeout_seconds));
-  return transport_.Open(ResourcePath(type, request.namespace_name) + query.text());
+  return transport_.Open(ResourcePath(type, request.namespace_name) + query.text(), stop);
 }
 
 }  // namespace everstep::kube

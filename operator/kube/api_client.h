@@ -2,7 +2,9 @@
 #ifndef EVERSTEP_OPERATOR_KUBE_API_CLIENT_H_
 #define EVERSTEP_OPERATOR_KUBE_API_CLIENT_H_
 
+#include <chrono>
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,10 @@ namespace everstep::kube {
 
 // The Error of an answer that is not a success; its message is the server's own.
 Error ErrorOf(const HttpResponse& response);
+
+// Whether it has what all objects have: a name and a resourceVersion, of the right types. Others
+// may come from what only looks like an API server.
+bool IsWellFormed(const OrderedJson& object);
 
 struct ListPage {
   std::vector<OrderedJson> items;
@@ -36,12 +42,19 @@ struct WatchRequest {
 class ApiClient final : public RestClient {
  public:
   static constexpr int kPageSize = 500;
-  // A server that is overloaded says when to come back; this often at most.
+  // A server that is overloaded says when to come back. A call waits for that this often, and this
+  // long in all, at most; then the answer is its error.
   static constexpr int kMaxRetries = 10;
-  static constexpr std::chrono::seconds kLongestRetryAfter{30};
+  static constexpr std::chrono::seconds kLongestWaiting{30};
 
-  // `pause` waits between retries; tests give their own. The transport is borrowed.
-  explicit ApiClient(Transport& transport, std::function<void(Duration)> pause = nullptr);
+  struct Options {
+    Duration longest_waiting = kLongestWaiting;
+    std::function<void(Duration)> pause = {};  // tests wait in their own way
+  };
+
+  // The transport is borrowed.
+  explicit ApiClient(Transport& transport) : ApiClient(transport, Options{}) {}
+  ApiClient(Transport& transport, Options options);
 
   Result<OrderedJson> Get(const ResourceType& type, const ObjectRef& ref) override;
   Result<OrderedJson> Create(const ResourceType& type, const OrderedJson& object) override;
@@ -53,14 +66,19 @@ class ApiClient final : public RestClient {
                 const DeleteOptions& options) override;
 
   // One page; its items have kind and apiVersion, which the server leaves out of lists.
-  Result<ListPage> List(const ResourceType& type, const ListRequest& request);
-  Result<OpenedStream> Watch(const ResourceType& type, const WatchRequest& request);
+  // `stop` ends the waiting for a busy server.
+  Result<ListPage> List(const ResourceType& type, const ListRequest& request,
+                        const std::stop_token& stop = {});
+  // `stop` ends the waiting for the stream, see Transport.
+  Result<OpenedStream> Watch(const ResourceType& type, const WatchRequest& request,
+                             const std::stop_token& stop = {});
 
  private:
-  Result<OrderedJson> Call(const HttpRequest& request);
+  Result<OrderedJson> Call(const HttpRequest& request, const std::stop_token& stop = {});
+  void Pause(Duration time, const std::stop_token& stop);
 
   Transport& transport_;
-  const std::function<void(Duration)> pause_;
+  const Options options_;
 };
 
 }  // namespace everstep::kube

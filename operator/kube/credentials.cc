@@ -121,8 +121,9 @@ Result<ClusterAccess> AccessFromPod(const std::map<std::string, std::string>& en
     return NotFound("KUBERNETES_SERVICE_HOST and _PORT are not set: this is not a pod");
   }
   ClusterAccess access;
+  // The transport cannot take an IPv6 address; this name is in the API server's certificate too.
   const bool v6 = host.find(':') != std::string::npos;
-  access.server = "https://" + (v6 ? "[" + host + "]" : host) + ":" + port;
+  access.server = "https://" + (v6 ? "kubernetes.default.svc" : host) + ":" + port;
   access.authority_file = directory + "/ca.crt";
   access.token_file = directory + "/token";
   if (const auto name = ReadFile(directory + "/namespace")) {

@@ -67,10 +67,12 @@ Result<OrderedJson> KubeObjectClient::Change(Write write, const OrderedJson& obj
   auto written = (client_.*write)(type, object);
   if (!IsWatched(kind)) return written;
   if (written) {
+    if (!IsWellFormed(*written)) return Unavailable("the answer to a write is no " + kind);
     store_.Put(*written);
   } else if (written.error().code == ErrorCode::kConflict ||
              written.error().code == ErrorCode::kAlreadyExists) {
-    if (auto newest = client_.Get(type, RefOf(KeyOf(object)))) store_.Put(std::move(*newest));
+    const auto newest = client_.Get(type, RefOf(KeyOf(object)));
+    if (newest && IsWellFormed(*newest)) store_.Put(*newest);
   } else if (written.error().code == ErrorCode::kNotFound) {
     store_.Remove(object);
   }

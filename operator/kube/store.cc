@@ -99,8 +99,20 @@ void Store::RemoveLocked(const Key& key, uint64_t version) {
     if (index->second.empty()) of_job_.erase(index);
   }
   objects_.erase(known);
-  if (graves_.size() >= kGravesKept) graves_.erase(graves_.begin());
+  BuryLocked(key, version);
+}
+
+void Store::BuryLocked(const Key& key, uint64_t version) {
+  const auto known = graves_.find(key);
+  if (version <= (known == graves_.end() ? 0 : known->second)) return;
   graves_[key] = version;
+  burials_.emplace_back(key, version);
+  if (burials_.size() <= kGravesKept) return;
+  const auto& [oldest, at] = burials_.front();
+  if (const auto found = graves_.find(oldest); found != graves_.end() && found->second == at) {
+    graves_.erase(found);
+  }
+  burials_.pop_front();
 }
 
 void Store::Put(OrderedJson object) {
@@ -120,7 +132,8 @@ void Store::Remove(const OrderedJson& object) {
   {
     const std::lock_guard lock(mutex_);
     const auto known = objects_.find(key);
-    if (known == objects_.end() || VersionOf(known->second) > version) return;
+    if (known == objects_.end()) return BuryLocked(key, version);
+    if (VersionOf(known->second) > version) return;
     RemoveLocked(key, version);
   }
   Tell({key});

@@ -2,6 +2,7 @@
 #ifndef EVERSTEP_OPERATOR_KUBE_STORE_H_
 #define EVERSTEP_OPERATOR_KUBE_STORE_H_
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -29,7 +30,7 @@ class Store {
   void Subscribe(OnChange on_change);
 
   void Put(OrderedJson object);
-  // `object` as it was at its end.
+  // `object` as it was at its end; also one that was not known yet.
   void Remove(const OrderedJson& object);
   // All objects of `kind` in `namespace_name` ("" = everywhere) as a list found them at
   // `resource_version`: others that were there before are gone.
@@ -47,6 +48,7 @@ class Store {
 
   bool PutLocked(const Key& key, OrderedJson object);
   void RemoveLocked(const Key& key, uint64_t version);
+  void BuryLocked(const Key& key, uint64_t version);
   void Tell(const std::vector<Key>& changed);
 
   // The versions of that many removed objects are remembered.
@@ -54,8 +56,9 @@ class Store {
 
   mutable std::mutex mutex_;
   std::map<Key, OrderedJson> objects_;
-  std::map<Key, std::set<std::string>> of_job_;  // kind, job's key -> keys
-  std::map<Key, uint64_t> graves_;               // version at which it went
+  std::map<Key, std::set<std::string>> of_job_;   // kind, job's key -> keys
+  std::map<Key, uint64_t> graves_;                // version at which it went
+  std::deque<std::pair<Key, uint64_t>> burials_;  // the oldest first; some have risen since
   std::vector<OnChange> subscribers_;
 };
 

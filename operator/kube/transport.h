@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include "common/clock.h"
@@ -45,8 +46,9 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual Result<HttpResponse> Send(const HttpRequest& request) = 0;
-  // Must not outlive the transport.
-  virtual Result<OpenedStream> Open(const std::string& path) = 0;
+  // Must not outlive the transport. `stop` ends the waiting for an answer (kAborted); the stream
+  // has its own Cancel().
+  virtual Result<OpenedStream> Open(const std::string& path, const std::stop_token& stop) = 0;
 };
 
 }  // namespace everstep::kube

@@ -42,8 +42,10 @@ Result<std::string> TextOrFile(const std::string& text, const std::string& file)
   return ReadFile(file);
 }
 
+// Them alone: the library has put the system's there, any of which could vouch for a false server.
 // A bundle may hold several certificates.
-void TrustAuthorities(ssl::context& context, const std::string& pem) {
+void TrustOnly(ssl::context& context, const std::string& pem) {
+  SSL_CTX_set_cert_store(context.native_handle(), X509_STORE_new());
   const std::unique_ptr<BIO, int (*)(BIO*)> bio(
       BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())), BIO_free);
   X509_STORE* store = SSL_CTX_get_cert_store(context.native_handle());
@@ -64,7 +66,8 @@ void ConfigureTls(const ClusterAccess& access, ssl::context& context) {
     if (!*part) LogWarning(part->error().message);
   }
   boost::system::error_code error;
-  if (authority && !authority->empty()) TrustAuthorities(context, *authority);
+  // One that cannot be read is trusted by nobody.
+  if (!authority || !authority->empty()) TrustOnly(context, authority.value_or(""));
   if (certificate && !certificate->empty() && key && !key->empty()) {
     context.use_certificate_chain({certificate->data(), certificate->size()}, error);
     if (!error) context.use_private_key({key->data(), key->size()}, ssl::context::pem, error);
@@ -150,11 +153,11 @@ class CpprestTransport final : public Transport {
     return response;
   }
 
-  Result<OpenedStream> Open(const std::string& path) override {
-    auto opened = OpenOnce(path);
+  Result<OpenedStream> Open(const std::string& path, const std::stop_token& stop) override {
+    auto opened = OpenOnce(path, stop);
     if (opened && opened->response.status == 401 && !access_.token_file.empty()) {
       token_.Drop();
-      opened = OpenOnce(path);
+      opened = OpenOnce(path, stop);
     }
     return opened;
   }
@@ -216,12 +219,13 @@ class CpprestTransport final : public Transport {
     }
   }
 
-  Result<OpenedStream> OpenOnce(const std::string& path) {
+  Result<OpenedStream> OpenOnce(const std::string& path, const std::stop_token& stop) {
     const TimePoint since = std::chrono::steady_clock::now();
     try {
       ASSIGN_OR_RETURN(http::http_request prepared, Prepare({.path = path}));
       const auto client = Client(streams_, options_.silence);
       pplx::cancellation_token_source cancel;
+      const std::stop_callback on_stop(stop, [&] { cancel.cancel(); });
       http::http_response response = client->request(prepared, cancel.get_token()).get();
       OpenedStream opened;
       opened.response = {
@@ -235,6 +239,7 @@ class CpprestTransport final : public Transport {
       Note(streams_, true);
       return opened;
     } catch (const std::exception& error) {
+      if (stop.stop_requested()) return MakeError(ErrorCode::kAborted, "cancelled");
       Note(streams_, false);
       return tl::unexpected(TransportError(error, since, options_.silence));
     }
@@ -256,6 +261,11 @@ Result<std::unique_ptr<Transport>> MakeTransport(const ClusterAccess& access,
   LimitThreads();
   if (!web::uri::validate(access.server) || web::uri(access.server).host().empty()) {
     return InvalidArgument("server: is not a URL: " + access.server);
+  }
+  // The library would look the brackets up as part of a name.
+  if (web::uri(access.server).host().find(':') != std::string::npos) {
+    return InvalidArgument("server: an IPv6 address cannot be used, give its name: " +
+                           access.server);
   }
   return std::make_unique<CpprestTransport>(access, options, clock);
 }

@@ -42,32 +42,45 @@ Result<std::optional<WatchState::Change>> WatchState::OnLine(const std::string& 
     return tl::unexpected(error);
   };
   auto event = ParseOrderedJson(line, "watch");
-  if (!event || !event->is_object() || !event->contains("object")) {
+  if (!event || !event->is_object() || !event->contains("object") ||
+      !(*event)["object"].is_object() || !event->contains("type")) {
     return broken("a line of the watch is no event");
   }
   OrderedJson& object = (*event)["object"];
-  const std::string type = event->value("type", "");
+  const OrderedJson& type = (*event)["type"];
   if (type == "ERROR") {
-    const Error error = ErrorOf({.status = object.value("code", 500), .body = DumpJson(object)});
+    const bool has_code = object.contains("code") && object["code"].is_number_integer();
+    const Error error =
+        ErrorOf({.status = has_code ? object["code"].get<int>() : 500, .body = DumpJson(object)});
     OnError(error, std::nullopt, now);
     return tl::unexpected(error);
   }
-  const OrderedJson metadata = object.value("metadata", OrderedJson::object());
-  const std::string version = metadata.value("resourceVersion", "");
-  if (version.empty()) return broken("an object of the watch has no resourceVersion");
-  version_ = version;
-  if (type == "BOOKMARK") return std::nullopt;
-  if (!metadata.contains("name")) return broken("an object of the watch has no name");
+  if (type == "BOOKMARK") {
+    // It has no name, and nothing else that would be looked at.
+    const auto version = nlohmann::json_pointer<std::string>("/metadata/resourceVersion");
+    if (!object.contains(version) || !object[version].is_string()) {
+      return broken("a bookmark of the watch has no resourceVersion");
+    }
+    version_ = object[version].get<std::string>();
+    return std::nullopt;
+  }
+  if (!IsWellFormed(object)) return broken("an object of the watch has no name or version");
+  version_ = object["metadata"]["resourceVersion"].get<std::string>();
   if (type == "DELETED") return Removed{std::move(object)};
   return Changed{std::move(object)};
 }
 
 void WatchState::OnError(const Error& error, std::optional<Duration> retry_after, TimePoint now) {
   if (error.code == ErrorCode::kAborted) {
-    // Too old: also in the middle of a list.
+    // Too old: also in the middle of a list. What helps once at once, is not tried without a pause
+    // again and again: lists are dear.
+    const bool first = errors_ == 0 || now - last_error_ > kForgiveAfter;
     const bool listing = version_.empty();
     Relist();
-    if (!listing) return;
+    if (!listing && first) {
+      NextPause(now);
+      return;
+    }
   } else if (version_.empty()) {
     Relist();
   }

@@ -34,6 +34,7 @@ Watcher::~Watcher() {
     ending_ = true;
     if (stream_) stream_->Cancel();
   }
+  stop_.request_stop();
   ended_.notify_all();
   thread_.join();
 }
@@ -55,9 +56,11 @@ void Watcher::Run() {
 }
 
 void Watcher::List(const std::string& more) {
-  auto page = client_.List(options_.type, {.namespace_name = options_.namespace_name,
-                                           .label_selector = options_.label_selector,
-                                           .more = more});
+  auto page = client_.List(options_.type,
+                           {.namespace_name = options_.namespace_name,
+                            .label_selector = options_.label_selector,
+                            .more = more},
+                           stop_.get_token());
   if (!page) {
     LogWarning("cannot list: " + page.error().message, {{"kind", std::string(options_.type.kind)}});
     return state_.OnError(page.error(), std::nullopt, clock_.Now());
@@ -67,10 +70,12 @@ void Watcher::List(const std::string& more) {
 }
 
 void Watcher::Follow(const WatchState::FollowFrom& from) {
-  auto opened = client_.Watch(options_.type, {.namespace_name = options_.namespace_name,
-                                              .label_selector = options_.label_selector,
-                                              .resource_version = from.resource_version,
-                                              .timeout_seconds = from.timeout_seconds});
+  auto opened = client_.Watch(options_.type,
+                              {.namespace_name = options_.namespace_name,
+                               .label_selector = options_.label_selector,
+                               .resource_version = from.resource_version,
+                               .timeout_seconds = from.timeout_seconds},
+                              stop_.get_token());
   if (!opened) return state_.OnError(opened.error(), std::nullopt, clock_.Now());
   if (!opened->stream) {
     return state_.OnError(ErrorOf(opened->response), opened->response.retry_after, clock_.Now());

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -26,7 +27,7 @@ class Watcher {
 
   // Everything is borrowed and outlives the watcher.
   Watcher(const Options& options, ApiClient& client, Store& store, const Clock& clock);
-  // Ends within a request's time; a stream is cancelled.
+  // Ends within a list request's time; a stream, and waiting for one, are cancelled.
   ~Watcher();
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
@@ -49,6 +50,7 @@ class Watcher {
   const Clock& clock_;
   WatchState state_;
   std::atomic<bool> synced_ = false;
+  std::stop_source stop_;
   std::mutex mutex_;
   std::condition_variable ended_;
   bool ending_ = false;

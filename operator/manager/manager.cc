@@ -32,6 +32,7 @@ constexpr char kSecretName[] = "everstep-rendezvous-ca";
 constexpr char kLeaderLabel[] = "everstep.dev/leader";
 // Renewals have to fail before the lease is over.
 constexpr std::chrono::seconds kElectionRequestTimeout{4};
+constexpr std::chrono::seconds kElectionLongestWaiting{1};
 
 Result<kube::ClusterAccess> Access(const ManagerOptions& options) {
   if (!options.kubeconfig.empty()) return kube::AccessFromKubeconfig(options.kubeconfig);
@@ -107,7 +108,9 @@ class Manager {
                                           .request_timeout = kElectionRequestTimeout},
                                          clock_));
     client_ = std::make_unique<kube::ApiClient>(*transport_);
-    election_client_ = std::make_unique<kube::ApiClient>(*election_transport_);
+    election_client_ = std::make_unique<kube::ApiClient>(
+        *election_transport_,
+        kube::ApiClient::Options{.longest_waiting = kElectionLongestWaiting, .pause = {}});
     ASSIGN_OR_RETURN(const std::string key,
                      EnsureSecretKey(*client_, {options_.system_namespace, kSecretName}));
     key_ = key;

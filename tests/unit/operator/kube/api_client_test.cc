@@ -33,8 +33,8 @@ class ApiClientTest : public testing::Test {
   void Connect(ClusterAccess access = {}, TransportOptions options = {}) {
     access.server = server_.url();
     transport_ = std::move(*MakeTransport(access, options, clock_));
-    client_ =
-        std::make_unique<ApiClient>(*transport_, [&](Duration time) { pauses_.push_back(time); });
+    client_ = std::make_unique<ApiClient>(
+        *transport_, ApiClient::Options{.pause = [&](Duration time) { pauses_.push_back(time); }});
   }
   void AnswerWith(const Answer& answer, int times = 1 << 30) {
     const auto left = std::make_shared<std::atomic<int>>(times);
@@ -118,10 +118,37 @@ TEST_F(ApiClientTest, AnOverloadedServerIsAskedAgainWhenItSays) {
   EXPECT_THAT(pauses_, ElementsAre(seconds(2), seconds(2), seconds(2)));
 
   pauses_.clear();
-  AnswerWith({.status = 503, .retry_after = 100'000});
+  AnswerWith({.status = 503, .retry_after = 1});
   EXPECT_EQ(client_->Get(kPods, {"team", "a"}).error().code, ErrorCode::kUnavailable);
   EXPECT_EQ(pauses_.size(), static_cast<size_t>(ApiClient::kMaxRetries));
-  EXPECT_EQ(pauses_.front(), seconds(30));
+}
+
+TEST_F(ApiClientTest, NobodyWaitsLongerForAnOverloadedServerThanItIsWorth) {
+  Connect();
+  AnswerWith({.status = 429, .retry_after = 12});
+  EXPECT_EQ(client_->Get(kPods, {"team", "a"}).error().code, ErrorCode::kUnavailable);
+  EXPECT_THAT(pauses_, ElementsAre(seconds(12), seconds(12)));
+
+  pauses_.clear();
+  AnswerWith({.status = 503, .retry_after = 100'000});
+  EXPECT_EQ(client_->Get(kPods, {"team", "a"}).error().code, ErrorCode::kUnavailable);
+  EXPECT_TRUE(pauses_.empty());
+}
+
+TEST_F(ApiClientTest, WhatIsNoAnswerOfAnApiServerIsAnError) {
+  Connect();
+  for (const char* body :
+       {"", "[]", "\"x\"", "{}", R"({"metadata":7})", R"({"metadata":{"resourceVersion":7}})",
+        R"({"metadata":{"resourceVersion":"7"},"items":5})",
+        R"({"metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"a"}}]})"}) {
+    AnswerWith({.body = body});
+    EXPECT_FALSE(client_->List(kPods, {}).has_value()) << body;
+  }
+  AnswerWith({.body = "[]"});
+  EXPECT_FALSE(client_->Get(kPods, {"team", "a"}).has_value());
+  // As Go writes an empty list.
+  AnswerWith({.body = R"({"metadata":{"resourceVersion":"7"},"items":null})"});
+  EXPECT_TRUE(client_->List(kPods, {}).has_value());
 }
 
 TEST_F(ApiClientTest, AListComesInPagesWithKinds) {
@@ -284,6 +311,27 @@ TEST_F(ApiClientTest, AReaderIsCancelledFromElsewhere) {
   std::thread cancel([&] { opened->stream->Cancel(); });
   EXPECT_EQ(opened->stream->ReadLine().error().code, ErrorCode::kAborted);
   cancel.join();
+}
+
+TEST_F(ApiClientTest, WaitingForAStreamIsCancelledFromElsewhere) {
+  Connect();
+  // Outlive the server's thread.
+  const auto asked = std::make_shared<std::atomic<bool>>(false);
+  const auto release = std::make_shared<std::atomic<bool>>(false);
+  server_.SetIntercept([=](const Seen&) -> std::optional<Answer> {
+    *asked = true;
+    while (!*release) std::this_thread::sleep_for(milliseconds(5));
+    return Answer{.close_without_answer = true};
+  });
+  std::stop_source stop;
+  std::thread cancel([&] {
+    EXPECT_TRUE(AwaitTrue([&] { return asked->load(); }));
+    stop.request_stop();
+  });
+  const auto opened = client_->Watch(kPods, {.resource_version = "1"}, stop.get_token());
+  EXPECT_EQ(opened.error().code, ErrorCode::kAborted) << opened.error().message;
+  cancel.join();
+  *release = true;
 }
 
 TEST_F(ApiClientTest, AnObjectOfAMebibyteComesThrough) {

@@ -46,7 +46,7 @@ TEST_F(CredentialsTest, APodsOwn) {
   EXPECT_EQ(access->authority_file, directory_.path() + "/ca.crt");
   const auto v6 = AccessFromPod(
       {{"KUBERNETES_SERVICE_HOST", "fd00::1"}, {"KUBERNETES_SERVICE_PORT", "443"}}, "/none");
-  EXPECT_EQ(v6->server, "https://[fd00::1]:443");
+  EXPECT_EQ(v6->server, "https://kubernetes.default.svc:443");
   EXPECT_EQ(AccessFromPod({}).error().code, ErrorCode::kNotFound);
 }
 

@@ -70,6 +70,24 @@ TEST_F(StoreTest, WhatIsGoneStaysGone) {
   EXPECT_EQ(VersionOf("team/a"), 13);
 }
 
+TEST_F(StoreTest, WhatWasSeenToGoBeforeItWasKnownStaysGone) {
+  store_.Remove(Pod("a", 12));
+  store_.Put(Pod("a", 11));
+  EXPECT_EQ(VersionOf("team/a"), -1);
+  EXPECT_THAT(changes_, IsEmpty());
+}
+
+TEST_F(StoreTest, OfManyThatWentTheOldestIsForgottenFirst) {
+  constexpr int kMany = 20'000;
+  for (int i = 0; i < kMany; ++i) store_.Remove(Pod("z" + std::to_string(i), 12));
+  store_.Remove(Pod("a", 12));
+  for (int i = 0; i < 10; ++i) store_.Remove(Pod("y" + std::to_string(i), 12));
+  store_.Put(Pod("a", 11));
+  EXPECT_EQ(VersionOf("team/a"), -1);
+  store_.Put(Pod("z0", 11));
+  EXPECT_EQ(VersionOf("team/z0"), 11);
+}
+
 TEST_F(StoreTest, AListRemovesWhatItDoesNotHave) {
   store_.Put(Pod("a", 1));
   store_.Put(Pod("b", 2));

@@ -84,11 +84,23 @@ TEST_F(WatchStateTest, AVersionThatIsTooOldIsListedAnewAtOnce) {
   EXPECT_EQ(Next<WatchState::ListNext>().more, "");
 
   List("9");
+  now_ += minutes(3);
   const auto event =
       Line(R"({"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}})");
   ASSERT_FALSE(event.has_value());
   EXPECT_EQ(event.error().code, ErrorCode::kAborted);
   EXPECT_EQ(Next<WatchState::ListNext>().more, "");
+}
+
+TEST_F(WatchStateTest, AVersionThatIsAlwaysTooOldIsListedWithPauses) {
+  List("7");
+  Fail(ErrorCode::kAborted);
+  for (const int wanted : {1600, 3200}) {
+    List("7");
+    Fail(ErrorCode::kAborted);
+    EXPECT_NEAR(Milliseconds(Next<WatchState::PauseFor>().time), wanted, 1);
+    EXPECT_EQ(Next<WatchState::ListNext>().more, "");
+  }
 }
 
 TEST_F(WatchStateTest, AListWhosePagesExpireStartsOverAfterAPause) {
@@ -131,8 +143,15 @@ TEST_F(WatchStateTest, AServerThatSaysWhenIsBelieved) {
 
 TEST_F(WatchStateTest, WhatIsNoEventEndsTheStreamAndLosesNothing) {
   List("7");
-  for (const char* line : {"", "{", "[]", R"({"type":"ADDED"})", R"({"type":"ADDED","object":{}})",
-                           R"({"type":"ADDED","object":{"metadata":{"resourceVersion":"8"}}})"}) {
+  for (const char* line :
+       {"", "{", "[]", R"({"type":"ADDED"})", R"({"type":"ADDED","object":{}})",
+        R"({"type":"ADDED","object":{"metadata":{"resourceVersion":"8"}}})",
+        R"({"type":"ADDED","object":"x"})", R"({"type":"ADDED","object":{"metadata":"x"}})",
+        R"({"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":8}}})",
+        R"({"type":"BOOKMARK","object":{"metadata":{"resourceVersion":8}}})",
+        R"({"type":3,"object":{}})",
+        R"({"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":""}}})",
+        R"({"type":"ERROR","object":{"code":"x"}})", R"({"type":"ERROR","object":7})"}) {
     EXPECT_FALSE(Line(line).has_value()) << line;
     Next<WatchState::PauseFor>();
     Next<WatchState::FollowFrom>();

@@ -91,13 +91,6 @@ class FakeHub {
   std::thread accepting_;
 };
 
-// A certificate for `host` (a name or an address) and its authority, both made on the spot.
-struct TestCertificate {
-  std::string authority_pem;    // what a client has to trust
-  std::string certificate_pem;  // for FakeHub
-};
-TestCertificate MakeTestCertificate(const std::string& host);
-
 }  // namespace everstep
 
 #endif  // EVERSTEP_TESTS_UNIT_WORKER_HUB_FAKE_HUB_H_

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "common/files.h"
+#include "tests/support/test_certificate.h"
 #include "tests/unit/worker/hub/hub_fixture.h"
 
 namespace everstep {

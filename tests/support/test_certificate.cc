@@ -1,3 +1,5 @@
+#include "tests/support/test_certificate.h"
+
 #include <openssl/bio.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
@@ -6,7 +8,6 @@
 #include <memory>
 
 #include "common/check.h"
-#include "tests/unit/worker/hub/fake_hub.h"
 
 namespace everstep {
 namespace {
@@ -71,7 +72,7 @@ TestCertificate MakeTestCertificate(const std::string& host) {
   const Key authority_key(EVP_EC_gen("P-256"), &EVP_PKEY_free);
   const Key key(EVP_EC_gen("P-256"), &EVP_PKEY_free);
   const Certificate authority =
-      Make("test authority", authority_key.get(), nullptr, authority_key.get());
+      Make("authority of " + host, authority_key.get(), nullptr, authority_key.get());
   const Certificate certificate = Make(host, key.get(), authority.get(), authority_key.get());
   return {.authority_pem = Pem(authority.get()),
           .certificate_pem = Pem(certificate.get()) + Pem(key.get())};
